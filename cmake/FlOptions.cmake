@@ -23,10 +23,12 @@ if(CCACHE_PROGRAM)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
 endif()
 
-# The chips built with the core; a chip's folder holds everything that is about it.
-file(GLOB chip_lists RELATIVE "${PROJECT_SOURCE_DIR}/chips" CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/chips/*/CMakeLists.txt")
-list(TRANSFORM chip_lists REPLACE "/CMakeLists.txt$" "")
-set(TORCH_FL_CHIPS "${chip_lists}" CACHE STRING "Chips to build (folder names under chips/)")
+# The chips built with the core (-DTORCH_FL_CHIPS="a;b" to choose); a chip's folder holds everything that is about it.
+if(NOT DEFINED TORCH_FL_CHIPS)
+  file(GLOB TORCH_FL_CHIPS RELATIVE "${PROJECT_SOURCE_DIR}/chips" CONFIGURE_DEPENDS
+       "${PROJECT_SOURCE_DIR}/chips/*/CMakeLists.txt")
+  list(TRANSFORM TORCH_FL_CHIPS REPLACE "/CMakeLists.txt$" "")
+endif()
 
 # In place: libraries are written straight into the source package, where an editable install and a plain
 # `PYTHONPATH=.` find them. A wheel is built out of place and installs them.

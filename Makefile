@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every target sets up what it needs, from nothing. VENV=/path uses an existing virtual environment.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+VENV ?= $(CURDIR)/.venv
+JOBS ?= 2
+PY := $(VENV)/bin/python
+BUILD := build/editable
+export PATH := $(VENV)/bin:$(PATH)
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+
+CXX_SOURCES = git ls-files --cached --others --exclude-standard -- '*.h' '*.c' '*.cpp'
+
+.PHONY: help setup build test test-cpp test-py lint format demo bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+setup:  ## system packages (as root), virtual environment, torch and the tools
+	@scripts/setup.sh "$(VENV)"
+
+build: setup  ## compile; libraries land in torch_fl/, where the editable install finds them
+	@scripts/build.sh "$(VENV)" "$(BUILD)"
+
+lint: setup  ## ruff, mypy, clang-format
+	ruff check .
+	ruff format --check .
+	mypy
+	$(CXX_SOURCES) | xargs -r clang-format --dry-run -Werror
+
+format: setup  ## let ruff and clang-format rewrite the sources
+	ruff check --fix .
+	ruff format .
+	$(CXX_SOURCES) | xargs -r clang-format -i
+
+test: lint build test-cpp test-py  ## everything that must pass; pytest's closing line comes last
+
+test-cpp: setup  ## the runtime's C++ tests: plain, and under the sanitizers
+	tests/runtime/run.sh plain
+	tests/runtime/run.sh asan
+	tests/runtime/run.sh tsan
+
+test-py: build  ## pytest over the chips' tests and tests/
+	$(PY) -m pytest -q -n $(JOBS) --dist loadfile chips/*/tests tests
+
+demo: build  ## train ResNet-18 on fl and on the CPU, side by side
+	$(PY) examples/train_digits.py
+
+bench: build  ## the measured claims (benchmarks/)
+	for script in benchmarks/bench_*.py; do echo "== $$script"; $(PY) "$$script"; done
+
+clean:  ## remove everything that was built
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache
+	find torch_fl chips -name '*.so' -delete

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# build.sh VENV BUILD_DIR: editable install of this checkout (once for each venv), then an incremental build.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+venv=$1 build=$2
+
+# Where the venv's torch_fl comes from, read from pip's own record; asked without importing torch.
+installed_from() {
+  "$venv/bin/python" - <<'PY' 2>/dev/null
+import importlib.metadata as m, json
+print(json.loads(m.distribution("torch-fl").read_text("direct_url.json"))["url"].removeprefix("file://"))
+PY
+}
+if [[ $(installed_from) != "$PWD" || ! -e $build/build.ninja ]]; then
+  "$venv/bin/pip" install --quiet --no-build-isolation --no-deps --editable .
+fi
+# pyproject.toml decides what pip installed; sources are compiled here.
+NINJA_STATUS='[%f/%t %es] ' ninja -C "$build" -j "${CMAKE_BUILD_PARALLEL_LEVEL:-2}" --quiet
