@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Automatic mixed precision: the same policies as PyTorch's own accelerators, from PyTorch's lists.
+#include <ATen/autocast_mode.h>
+#include <torch/library.h>
+
+namespace torch_fl::glue {
+namespace {
+
+at::Tensor reject_binary_cross_entropy(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
+                                       int64_t) {
+  TORCH_CHECK(false,
+              "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
+              "Many models use a sigmoid layer right before the binary cross entropy layer. In this case, combine the "
+              "two layers using torch.nn.functional.binary_cross_entropy_with_logits or torch.nn.BCEWithLogitsLoss. "
+              "binary_cross_entropy_with_logits and BCEWithLogits are safe to autocast.");
+}
+
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+
+TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+  AT_FORALL_LOWER_PRECISION_FP(KERNEL_PRIVATEUSEONE)
+  AT_FORALL_FP32(KERNEL_PRIVATEUSEONE)
+  AT_FORALL_FP32_SET_OPT_DTYPE(KERNEL_PRIVATEUSEONE)
+  AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
+  AT_FORALL_PROMOTE(KERNEL_PRIVATEUSEONE)
+  m.impl("binary_cross_entropy", TORCH_FN(reject_binary_cross_entropy));
+}
+
+}  // namespace
+}  // namespace torch_fl::glue
