@@ -6,6 +6,12 @@
 namespace torch_fl::glue {
 namespace {
 
+// PyTorch's lists spell these without a namespace.
+using at::IntArrayRef;
+using at::Scalar;
+using at::ScalarType;
+using at::Tensor;
+
 at::Tensor reject_binary_cross_entropy(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
                                        int64_t) {
   TORCH_CHECK(false,
@@ -17,12 +23,17 @@ at::Tensor reject_binary_cross_entropy(const at::Tensor&, const at::Tensor&, con
 
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 
+#define TORCH_FL_LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
+#define TORCH_FL_FLOAT32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
+#define TORCH_FL_FLOAT32_OPTIONAL_DTYPE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
+#define TORCH_FL_PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
+
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
-  AT_FORALL_LOWER_PRECISION_FP(KERNEL_PRIVATEUSEONE)
-  AT_FORALL_FP32(KERNEL_PRIVATEUSEONE)
-  AT_FORALL_FP32_SET_OPT_DTYPE(KERNEL_PRIVATEUSEONE)
+  AT_FORALL_LOWER_PRECISION_FP(TORCH_FL_LOWER_PRECISION)
+  AT_FORALL_FP32(TORCH_FL_FLOAT32)
+  AT_FORALL_FP32_SET_OPT_DTYPE(TORCH_FL_FLOAT32_OPTIONAL_DTYPE)
   AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
-  AT_FORALL_PROMOTE(KERNEL_PRIVATEUSEONE)
+  AT_FORALL_PROMOTE(TORCH_FL_PROMOTE)
   m.impl("binary_cross_entropy", TORCH_FN(reject_binary_cross_entropy));
 }
 
