@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// scaled_dot_product_attention: the chip's fused kernel where it has one, PyTorch's composition otherwise.
+#include "attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/native/transformers/sdp_utils_cpp.h>
+#include <torch/library.h>
+
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "device_allocator.h"
+
+namespace torch_fl::glue {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+constexpr const char* kFused = "aten::_scaled_dot_product_fused_attention_overrideable";
+constexpr const char* kFusedBackward = "aten::_scaled_dot_product_fused_attention_overrideable_backward";
+
+bool has_fused_kernel(const runtime::Chip& chip) {
+  for (const fl_kernel& kernel : chip.kernels) {
+    if (std::string_view(kernel.op) == kFused) return true;
+  }
+  return false;
+}
+
+int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& /*mask*/,
+               double /*dropout_p*/, bool /*is_causal*/, std::optional<double> /*scale*/, bool enable_gqa) {
+  constexpr auto math = static_cast<int64_t>(sdp::SDPBackend::math);
+  const bool plain = query.dim() == 4 && key.dim() == 4 && value.dim() == 4 && !query.is_nested() && !enable_gqa;
+  if (!plain || !at::globalContext().userEnabledOverrideableSDP()) return math;
+  const bool fused = has_fused_kernel(checked_device(query.device().index()).chip);
+  return fused ? static_cast<int64_t>(sdp::SDPBackend::overrideable) : math;
+}
+
+// ---- The composition, for calls that a chip's fused kernel does not take -----------------------------------------
+
+struct Scores {
+  Tensor query, key, value;  ///< in the type to compute in
+  Tensor masked;             ///< scaled query x key^T, plus bias
+  Tensor weights;            ///< softmax of it
+  double scale;
+};
+
+Scores compute_scores(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias, bool is_causal,
+                      std::optional<double> scale) {
+  TORCH_CHECK(!(is_causal && bias.defined()), "scaled dot product attention: is_causal and a bias exclude each other");
+  const auto dtype = query.scalar_type();
+  const bool reduced = dtype == at::kHalf || dtype == at::kBFloat16;
+  const auto widen = [&](const Tensor& t) { return reduced ? t.to(at::kFloat) : t; };
+  Scores s{widen(query), widen(key), widen(value), {}, {}, 0.0};
+  s.scale = scale.value_or(1.0 / std::sqrt(static_cast<double>(query.size(-1))));
+  s.masked = at::matmul(s.query, s.key.transpose(-2, -1)) * s.scale;
+  if (bias.defined()) s.masked = s.masked + bias;
+  if (is_causal) {
+    const Tensor hidden =
+        at::ones({query.size(-2), key.size(-2)}, query.options().dtype(at::kBool)).tril().logical_not();
+    s.masked = s.masked.masked_fill(hidden, -std::numeric_limits<double>::infinity());
+  }
+  s.weights = at::_safe_softmax(s.masked, -1);
+  return s;
+}
+
+/// Applies a dropout mask (undefined: none) and its scale.
+Tensor dropped(const Tensor& tensor, const Tensor& keep, double p) {
+  return keep.defined() ? tensor * keep * (p < 1.0 ? 1.0 / (1.0 - p) : 0.0) : tensor;
+}
+
+using FusedResult = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
+
+/// The dropout mask travels to the backward pass in the place of the seed of a fused kernel's random numbers.
+FusedResult fused_forward(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& bias,
+                          double dropout_p, bool is_causal, bool return_debug_mask, std::optional<double> scale) {
+  const Scores s = compute_scores(query, key, value, bias.value_or(Tensor()), is_causal, scale);
+  Tensor keep;
+  if (dropout_p > 0.0) keep = at::empty_like(s.weights, at::kBool).bernoulli_(1.0 - dropout_p);
+  const Tensor weights = dropped(s.weights, keep, dropout_p);
+  Tensor output = at::matmul(weights, s.value).to(query.scalar_type());
+  return {std::move(output),
+          s.masked.logsumexp(-1),
+          Tensor(),
+          Tensor(),
+          query.sym_size(-2),
+          key.sym_size(-2),
+          keep,
+          Tensor(),
+          return_debug_mask ? weights : Tensor()};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> fused_backward(
+    const Tensor& grad_out, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias,
+    std::array<bool, 4> wanted, const Tensor& /*out*/, const Tensor& /*logsumexp*/, const Tensor& /*cum_seq_q*/,
+    const Tensor& /*cum_seq_k*/, c10::SymInt /*max_q*/, c10::SymInt /*max_k*/, double dropout_p, bool is_causal,
+    const Tensor& keep, const Tensor& /*philox_offset*/, std::optional<double> scale) {
+  if (!grad_out.defined()) return {};
+  const Scores s = compute_scores(query, key, value, bias, is_causal, scale);
+  const Tensor grad = grad_out.to(s.value.scalar_type());
+  const auto dtype = query.scalar_type();
+  Tensor grad_query, grad_key, grad_value, grad_bias;
+  if (wanted[2]) {
+    grad_value = at::matmul(dropped(s.weights, keep, dropout_p).transpose(-2, -1), grad).to(dtype);
+  }
+  const Tensor grad_weights = dropped(at::matmul(grad, s.value.transpose(-2, -1)), keep, dropout_p);
+  const Tensor grad_scores = at::_softmax_backward_data(grad_weights, s.weights, -1, s.weights.scalar_type());
+  if (wanted[0]) grad_query = (at::matmul(grad_scores, s.key) * s.scale).to(dtype);
+  if (wanted[1]) grad_key = (at::matmul(grad_scores.transpose(-2, -1), s.query) * s.scale).to(dtype);
+  if (wanted[3] && bias.defined()) grad_bias = at::sum_to(grad_scores, bias.sizes()).to(bias.scalar_type());
+  return {grad_query, grad_key, grad_value, grad_bias};
+}
+
+// What the router re-dispatches to when the chip of a call has no fused kernel.
+TORCH_LIBRARY_IMPL(aten, PrivateUse2, m) {
+  m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(fused_forward));
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(fused_backward));
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("_fused_sdp_choice", TORCH_FN(choose)); }
+
+bool taken(const char* name) {
+  return c10::Dispatcher::singleton()
+      .findSchemaOrThrow(name, "")
+      .hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1);
+}
+
+}  // namespace
+
+void install_attention() {
+  static auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__,
+                                            static_cast<uint32_t>(__LINE__));
+  if (!taken(kFused)) library->impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(fused_forward));
+  if (!taken(kFusedBackward)) {
+    library->impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(fused_backward));
+  }
+}
+
+}  // namespace torch_fl::glue
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &torch_fl::glue::choose)
+}  // namespace at::native
