@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check one OpInfo in one dtype: the device must do what the CPU does.
+
+Samples are made on the CPU with a fixed seed. Each is run on the CPU first; a sample the CPU refuses is skipped. Then
+copies of its arguments go to the device and the answers are compared. Operators that draw random numbers (the CPU's
+generator advanced) and those whose result is undefined (`empty`) are compared in everything but their values.
+
+| variant | what is compared |
+|---|---|
+| forward | the function: values, dtype, shape, device; the arguments afterwards |
+| strides, views | strides and conj/neg bits of the outputs; which outputs share memory with which arguments |
+| method, inplace, out | the other spellings of the call; see variants.py for out |
+| noncontiguous, conj, neg | the function on strided arguments, on lazily conjugated and negated ones |
+| backward | gradients of every argument that wants one |
+| errors, error_text | error_inputs: the class of the exception; its text where that names no device |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import torch
+
+from tests.harness import compare
+from tests.harness.compare import Mismatch
+from tests.harness.device import DEVICE
+from tests.harness.trees import Mover, describe, tensors_of
+from tests.ops import variants
+from tests.ops.outcome import Outcome, Recorder, error_text
+from tests.ops.tolerances import tolerances_for
+
+FORWARD_VARIANTS = ("forward", "strides", "views", "method", "inplace", "out", "noncontiguous", "conj", "neg")
+VARIANTS = (*FORWARD_VARIANTS, "backward", "errors", "error_text")
+NO_DTYPE = "-"  # error_inputs do not vary with dtype
+
+# Operators whose result (or part of it) is whatever was in memory.
+UNDEFINED_VALUES = frozenset(
+    "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize_ resize_as_".split()
+)
+_GENERATED_AT_MOST = 64  # some OpInfos make thousands of samples
+
+
+@dataclasses.dataclass
+class Options:
+    """What to run. `call` runs a function on the device: tests of the harness put faults there."""
+
+    device: str = DEVICE
+    variants: Sequence[str] = VARIANTS
+    max_samples: int = 8
+    max_variant_samples: int = 3
+    call: Callable[..., Any] = lambda function, *args, **kwargs: function(*args, **kwargs)
+    on_begin: Callable[[str, str, str], None] | None = None
+
+
+@dataclasses.dataclass
+class Arguments:
+    """Arguments of one call."""
+
+    input: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @classmethod
+    def of(cls, sample: Any) -> Arguments:
+        return cls(sample.input, tuple(sample.args), dict(sample.kwargs))
+
+    @property
+    def tree(self) -> tuple[Any, ...]:
+        return (self.input, self.args, self.kwargs)
+
+    def to(self, device: str) -> Arguments:
+        """A copy on `device` that shares no memory with this one."""
+        return Arguments(*Mover(device).move(self.tree))
+
+    def apply(self, function: Callable[..., Any], **extra: Any) -> Any:
+        return function(self.input, *self.args, **{**self.kwargs, **extra})
+
+    def on_device(self) -> bool:
+        """False when nothing in the arguments names a device: then the result belongs on the CPU."""
+        if any(True for _ in tensors_of(self.tree)):
+            return True
+        values = [self.input, *self.args, *self.kwargs.values()]
+        return any(isinstance(value, torch.device) or value == "cpu" for value in values if isinstance(value, (str, torch.device)))
+
+
+@dataclasses.dataclass
+class Reference:
+    """What the CPU did."""
+
+    output: Any
+    arguments: Arguments  # afterwards
+    random: bool
+
+
+def reference(function: Callable[..., Any], arguments: Arguments, **extra: Any) -> Reference | None:
+    """Run on a copy on the CPU; None when the CPU refuses."""
+    mine = arguments.to("cpu")
+    generator = torch.default_generator
+    before = generator.get_state()
+    try:
+        output = mine.apply(function, **extra)
+    except Exception:
+        return None
+    random = not torch.equal(before, generator.get_state())
+    random = random or any(isinstance(value, torch.Generator) for value in mine.kwargs.values())
+    return Reference(output, mine, random)
+
+
+T = TypeVar("T")
+
+
+def spread(items: Iterable[T], count: int) -> list[T]:
+    """At most `count` of the items, evenly spread, always with the first."""
+    pool = list(itertools.islice(items, _GENERATED_AT_MOST * max(1, count // 8)))
+    if len(pool) <= count:
+        return pool
+    return [pool[i * len(pool) // count] for i in range(count)]
+
+
+class PairCheck:
+    """All variants of one OpInfo in one dtype."""
+
+    def __init__(self, op: Any, dtype: torch.dtype, options: Options) -> None:
+        self.op, self.dtype, self.options = op, dtype, options
+        self.recorder = Recorder(op.full_name, str(dtype).removeprefix("torch."), options.on_begin)
+        self.tolerances = tolerances_for(op, dtype)
+
+    def run(self) -> list[Outcome]:
+        wanted = set(self.options.variants)
+        if wanted & set(FORWARD_VARIANTS):
+            self._forward_variants(wanted)
+        if "backward" in wanted and self.dtype in self.op.supported_backward_dtypes("cpu"):
+            self._backward()
+        return self.recorder.outcomes()
+
+    # ---- forward ------------------------------------------------------------------------------------------------
+
+    def _forward_variants(self, wanted: set[str]) -> None:
+        for i, sample in enumerate(self._samples()):
+            arguments = Arguments.of(sample)
+            expected = reference(self.op.op, arguments)
+            if expected is None:
+                continue
+            self._forward("forward", arguments, expected)
+            if i >= self.options.max_variant_samples:
+                continue
+            if "method" in wanted and callable(self.op.method_variant) and isinstance(sample.input, torch.Tensor):
+                self._forward("method", arguments, expected, self.op.method_variant)
+            if "inplace" in wanted and callable(self.op.inplace_variant) and isinstance(sample.input, torch.Tensor):
+                self.recorder.check("inplace", arguments.tree, lambda a=arguments: variants.check_inplace(self, a))
+            if "out" in wanted and self.op.supports_out:
+                variants.check_out(self, arguments, expected)
+            for variant, changed in self._changed(sample, wanted):
+                changed_expected = reference(self.op.op, changed)
+                if changed_expected is not None:
+                    self._forward(variant, changed, changed_expected)
+
+    def _samples(self, requires_grad: bool = False) -> list[Any]:
+        samples = self.op.sample_inputs("cpu", self.dtype, requires_grad=requires_grad)
+        return spread(samples, self.options.max_samples)
+
+    def _forward(self, variant: str, arguments: Arguments, expected: Reference, function: Any = None) -> None:
+        moved: list[Any] = []
+
+        def run() -> None:
+            mine = arguments.to(self.options.device)
+            output = self.options.call(function or self.op.op, mine.input, *mine.args, **mine.kwargs)
+            self.compare(output, expected, arguments.on_device())
+            moved.extend((mine, output))
+
+        if not self.recorder.check(variant, arguments.tree, run) or variant != "forward":
+            return
+        mine, output = moved
+        if "strides" in self.options.variants:
+            self.recorder.check("strides", arguments.tree, lambda: compare.check_strides(output, expected.output))
+        if "views" in self.options.variants:
+            self.recorder.check("views", arguments.tree, lambda: self._check_views(mine, output, expected))
+        self.recorder.check("forward", arguments.tree, lambda: self._check_arguments(mine, expected))
+
+    def compare(self, output: Any, expected: Reference, on_device: bool = True) -> None:
+        """Raise Mismatch unless the output is the expected one, on the device."""
+        device = self.options.device if on_device else None
+        compare.check_tree(output, expected.output, self.tolerances, self.has_values(expected), device)
+
+    def has_values(self, expected: Reference) -> bool:
+        return not expected.random and self.op.name not in UNDEFINED_VALUES
+
+    def _check_views(self, mine: Arguments, output: Any, expected: Reference) -> None:
+        found = compare.aliases(output, mine.tree)
+        wanted = compare.aliases(expected.output, expected.arguments.tree)
+        if found != wanted:
+            raise Mismatch(f"aliasing (output, argument): expected {wanted}, found {found}")
+
+    def _check_arguments(self, mine: Arguments, expected: Reference) -> None:
+        values = self.has_values(expected)
+        compare.check_tree(mine.tree, expected.arguments.tree, self.tolerances, values, at="argument afterwards: ")
+
+    def _changed(self, sample: Any, wanted: set[str]) -> list[tuple[str, Arguments]]:
+        """The sample in other layouts and with lazy bits, where that is possible."""
+        makers = {"noncontiguous": lambda: Arguments.of(sample.noncontiguous())}
+        first = sample.input
+        if isinstance(first, torch.Tensor) and first.layout == torch.strided:
+            if first.is_complex() and self.op.test_conjugated_samples:
+                makers["conj"] = lambda: dataclasses.replace(Arguments.of(sample), input=torch._conj(first.detach()))
+            if (first.is_complex() or first.is_floating_point()) and self.op.test_neg_view:
+                makers["neg"] = lambda: dataclasses.replace(Arguments.of(sample), input=torch._neg_view(first.detach()))
+        changed = []
+        for variant in wanted & set(makers):
+            try:
+                changed.append((variant, makers[variant]()))
+            except Exception:  # sparse and other arguments that have no such form
+                continue
+        return changed
+
+    # ---- backward -----------------------------------------------------------------------------------------------
+
+    def _backward(self) -> None:
+        for sample in self._samples(requires_grad=True):
+            arguments = Arguments.of(sample)
+            try:
+                expected = gradients(self.op.op, arguments.to("cpu"), sample.output_process_fn_grad)
+            except Exception:
+                continue  # the CPU has no gradient for this sample
+            if expected is not None:
+                self.recorder.check(
+                    "backward", arguments.tree, lambda a=arguments, s=sample, e=expected: self._check_gradients(a, s, e)
+                )
+
+    def _check_gradients(self, arguments: Arguments, sample: Any, expected: Gradients) -> None:
+        mine = arguments.to(self.options.device)
+        found = gradients(self.op.op, mine, sample.output_process_fn_grad, self.options.call)
+        if found is None:
+            raise Mismatch("no output requires grad on the device; on the CPU one does")
+        values = not expected.random and self.op.name not in UNDEFINED_VALUES
+        compare.check_tree(found.values, expected.values, self.tolerances, values, self.options.device, "gradient ")
+
+
+@dataclasses.dataclass
+class Gradients:
+    """Gradients with respect to the arguments that require them, None where unused."""
+
+    values: list[torch.Tensor | None]
+    random: bool
+
+
+def gradients(
+    function: Callable[..., Any], arguments: Arguments, process: Callable[[Any], Any], call: Callable[..., Any] | None = None
+) -> Gradients | None:
+    """Gradients of a fixed pseudo-random combination of the outputs. None when nothing can be differentiated."""
+    wanted = [tensor for tensor in tensors_of(arguments.tree) if tensor.requires_grad]
+    before = torch.default_generator.get_state()
+    output = (call or _plain)(function, arguments.input, *arguments.args, **arguments.kwargs)
+    outputs = [tensor for tensor in tensors_of(process(output)) if tensor.requires_grad]
+    if not outputs or not wanted:
+        return None
+    directions = [_direction(tensor) for tensor in outputs]
+    values = torch.autograd.grad(outputs, wanted, directions, allow_unused=True)
+    return Gradients(list(values), not torch.equal(before, torch.default_generator.get_state()))
+
+
+def _plain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return function(*args, **kwargs)
+
+
+def _direction(tensor: torch.Tensor) -> torch.Tensor:
+    """A fixed direction of the tensor's size, the same on every device."""
+    if tensor.layout != torch.strided:
+        return torch.ones_like(tensor)
+    generator = torch.Generator().manual_seed(tensor.numel())
+    working = torch.complex128 if tensor.is_complex() else torch.float64
+    values = torch.randn(tensor.shape, dtype=working, generator=generator)
+    return values.to(tensor.dtype).to(tensor.device)
+
+
+# ---- errors -----------------------------------------------------------------------------------------------------
+
+
+def check_errors(op: Any, options: Options) -> list[Outcome]:
+    """error_inputs of an OpInfo: the device raises what the CPU raises."""
+    recorder = Recorder(op.full_name, NO_DTYPE, options.on_begin)
+    if op.error_inputs_func is None or not set(options.variants) & {"errors", "error_text"}:
+        return []
+    for item in op.error_inputs("cpu"):
+        arguments = Arguments.of(item.sample_input)
+        expected = _raised(lambda a=arguments: a.to("cpu").apply(op.op))
+        if expected is None:
+            continue  # this build of the CPU accepts it
+        found: list[Exception | None] = []
+
+        def run(a: Arguments = arguments, e: Exception = expected, f: list[Exception | None] = found) -> None:
+            mine = a.to(options.device)
+            f.append(_raised(lambda: options.call(op.op, mine.input, *mine.args, **mine.kwargs)))
+            check_same_error(f[0], e)
+
+        same_class = recorder.check("errors", arguments.tree, run)
+        if same_class and "error_text" in options.variants and names_no_device(str(expected)):
+            recorder.check("error_text", arguments.tree, lambda r=item.error_regex, f=found, e=expected: _check_text(r, f[0], e))
+    return recorder.outcomes()
+
+
+def _raised(function: Callable[[], Any]) -> Exception | None:
+    try:
+        function()
+    except Exception as error:
+        return error
+    return None
+
+
+def check_same_error(found: Exception | None, expected: Exception | None) -> None:
+    """Raise Mismatch unless both are None, or exceptions of one class."""
+    if type(found) is type(expected):
+        return
+    wanted = error_text(expected) if expected is not None else "no exception"
+    if found is None:
+        raise Mismatch(f"expected {wanted}; the device raised nothing")
+    raise Mismatch(f"expected {wanted}; the device raised {error_text(found)}")
+
+
+def names_no_device(text: str) -> bool:
+    """True for messages that should read the same on any device."""
+    return not re.search(r"\bcpu\b|device|backend|address|0x", text, re.IGNORECASE)
+
+
+def _check_text(regex: str, found: Exception | None, expected: Exception) -> None:
+    if re.search(regex, str(expected)) and not re.search(regex, str(found)):
+        raise Mismatch(f"message: expected {error_text(expected)}; the device says {error_text(found or Exception())}")
+
+
+__all__ = ["Arguments", "Options", "PairCheck", "Reference", "check_errors", "describe", "reference", "spread"]

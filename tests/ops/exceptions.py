@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one table of known differences between the device and the CPU.
+
+(operator, dtype or "*", variant or "*", reason). A row that matches no failure is stale and fails the suite, and the
+pairs listed must stay below LIMIT of all pairs. Operators are named as OpInfo.full_name; ModuleInfos and OptimizerInfos
+as "module:<name>" and "optimizer:<name>".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+LIMIT = 0.01
+
+
+class Exemption(NamedTuple):
+    op: str
+    dtype: str
+    variant: str
+    reason: str
+
+    def matches(self, key: tuple[str, str, str]) -> bool:
+        op, dtype, variant = key
+        return self.op == op and self.dtype in ("*", dtype) and self.variant in ("*", variant)
+
+
+EXEMPTIONS: tuple[Exemption, ...] = ()
+
+
+def exemption_for(key: tuple[str, str, str], table: Iterable[Exemption] | None = None) -> Exemption | None:
+    """The row that covers (op, dtype, variant), if any."""
+    return next((row for row in (EXEMPTIONS if table is None else table) if row.matches(key)), None)

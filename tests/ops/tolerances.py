@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How close is close enough: PyTorch's own tolerances, widened where an OpInfo says so or where we can say why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tests.harness.compare import Tolerance, default_tolerance
+
+# (operator or "*", dtype): (rtol, atol), each with the reason.
+_OURS: dict[tuple[str, str], Tolerance] = {}
+
+_COMPLEX_OF = {torch.float16: torch.complex32, torch.float32: torch.complex64, torch.float64: torch.complex128}
+
+
+def tolerances_for(op: Any, dtype: torch.dtype) -> dict[torch.dtype, Tolerance]:
+    """Tolerance by result type for an OpInfo (or ModuleInfo) run with inputs of type `dtype`."""
+    result: dict[torch.dtype, Tolerance] = {}
+    for decorator in getattr(op, "decorators", None) or ():
+        for inner in getattr(decorator, "decorators", [decorator]):
+            if type(inner).__name__ == "toleranceOverride":
+                for of, tol in inner.d.items():
+                    _widen(result, of, (tol.rtol, tol.atol))
+            elif type(inner).__name__ == "precisionOverride":
+                for of, precision in inner.d.items():
+                    _widen(result, of, (0.0, float(precision)))
+    for (name, of), tolerance in _OURS.items():
+        if name in ("*", getattr(op, "full_name", None)):
+            _widen(result, getattr(torch, of), tolerance)
+    # Inputs of a narrow type make results of a wide one inexact only as far as the narrow computation is.
+    return result
+
+
+def _widen(result: dict[torch.dtype, Tolerance], dtype: torch.dtype, tolerance: Tolerance) -> None:
+    rtol, atol = result.get(dtype, default_tolerance(dtype))
+    result[dtype] = (max(rtol, tolerance[0]), max(atol, tolerance[1]))

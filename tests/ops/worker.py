@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that runs tasks for the pool: JSON lines in on stdin, JSON lines out on stdout.
+
+Before each check it says what it is about to do, so that the parent can tell what crashed or hung.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from typing import Any, TextIO
+
+import torch
+
+from tests.harness import device
+from tests.ops import catalogue
+from tests.ops.engine import NO_DTYPE, Options, PairCheck, check_errors
+from tests.ops.outcome import Outcome
+
+
+class Channel:
+    """The way back to the parent. Whatever else prints to stdout goes to stderr."""
+
+    def __init__(self) -> None:
+        self._stream: TextIO = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+        self._last: tuple[str, str, str] | None = None
+
+    def send(self, **message: Any) -> None:
+        self._stream.write(json.dumps(message) + "\n")
+        self._stream.flush()
+
+    def begin(self, op: str, dtype: str, variant: str) -> None:
+        if (op, dtype, variant) != self._last:
+            self._last = (op, dtype, variant)
+            self.send(begin=self._last)
+
+
+def run_task(task: dict[str, Any], options: Options, channel: Channel) -> None:
+    info = catalogue.items(task["kind"])[task["index"]]
+    skip = task.get("skip", {})  # dtype -> variants that crashed
+    for dtype in [*task["dtypes"], NO_DTYPE]:
+        dropped = set(skip.get(dtype, ()))
+        wanted = [variant for variant in options.variants if variant not in dropped]
+        mine = Options(options.device, wanted, options.max_samples, options.max_variant_samples, on_begin=channel.begin)
+        channel.begin(task["name"], dtype, "samples")
+        channel.send(outcomes=[outcome.as_dict() for outcome in _outcomes(task["kind"], info, dtype, mine)], dtype=dtype)
+
+
+def _outcomes(kind: str, info: Any, dtype: str, options: Options) -> list[Outcome]:
+    if dtype == NO_DTYPE:
+        return check_errors(info, options) if kind == "op" else []
+    if kind == "op":
+        return PairCheck(info, catalogue.as_dtype(dtype), options).run()
+    if kind == "module":
+        from tests.ops.modules import check_module
+
+        return check_module(info, catalogue.as_dtype(dtype), options)
+    from tests.ops.optimizers import check_optimizer
+
+    return check_optimizer(info, catalogue.as_dtype(dtype), options)
+
+
+def main() -> None:
+    channel = Channel()
+    settings = json.loads(sys.argv[1])
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    module = device.load()
+    if module is not None and settings["policy"] != "allow":
+        module.set_config("fallback", settings["policy"])
+    options = Options(device.DEVICE, settings["variants"], settings["max_samples"], settings["max_variant_samples"])
+    for line in sys.stdin:
+        task = json.loads(line)
+        device.reset_counters()
+        run_task(task, options, channel)
+        calls = [[op, route, count] for (op, route), count in device.route_calls().items()]
+        channel.send(done=task["name"], calls=calls)
+
+
+if __name__ == "__main__":
+    main()
