@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings the extension up: version check, device name, ``torch.fl``, plugins. Everything here happens once a process.
+
+Two ways lead here. ``import torch`` calls `_autoload` through the entry point group ``torch.backends``; an exception
+there would make ``import torch`` itself fail, so it only warns. ``import torch_fl`` by hand raises instead.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+import warnings
+from types import ModuleType
+from typing import Any
+
+DEVICE_TYPE = "fl"
+
+_lock = threading.RLock()
+_core: ModuleType | None = None
+_failure: BaseException | None = None
+
+
+class LoadError(ImportError):
+    """torch_fl is installed but cannot serve this process; the message says why and what to do."""
+
+
+def core() -> Any:
+    """Return the extension module, loaded and registered; raise what stopped it from loading otherwise."""
+    if _core is None:
+        initialize()
+    return _core
+
+
+def initialize() -> None:
+    """Load the extension and register the device. Idempotent; a failure is remembered and raised again."""
+    global _core, _failure
+    with _lock:
+        if _core is not None:
+            return
+        if _failure is not None:
+            raise LoadError(str(_failure)) from _failure
+        try:
+            _bring_up()
+        except BaseException as error:
+            _core, _failure = None, error
+            raise
+
+
+def failure() -> str | None:
+    """Return why the extension did not load, or None."""
+    return None if _failure is None else str(_failure)
+
+
+def _autoload() -> None:
+    """Entry point of ``torch.backends``: never raises, so that a broken installation does not break PyTorch."""
+    try:
+        initialize()
+    except Exception as error:
+        message = f"torch_fl is installed but inactive, so there is no '{DEVICE_TYPE}' device: {error}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+def on_import() -> None:
+    """Finish ``import torch_fl``: raise on failure, unless PyTorch is importing us (then `_autoload` follows)."""
+    import torch  # may call _autoload
+
+    if not _being_imported(torch) and not _reporting():
+        initialize()
+
+
+def _being_imported(module: ModuleType) -> bool:
+    return bool(getattr(module.__spec__, "_initializing", False))
+
+
+def _reporting() -> bool:
+    """Tell whether this is ``python -m torch_fl``, which reports a failure instead of raising it."""
+    words = sys.orig_argv
+    return "-m" in words and words[words.index("-m") + 1 :][:1] == ["torch_fl"]
+
+
+def _bring_up() -> None:
+    """Do the work of `initialize`, in the order that PyTorch needs: name, module, methods, then chips."""
+    global _core
+    import torch
+    from torch.utils import backend_registration
+
+    check_version(torch.__version__)
+    _core = core_module = _import_extension()  # set at once: PyTorch may call torch.fl's functions from here on
+
+    from torch_fl import _dlpack, device
+    from torch_fl.chips import discovery
+    from torch_fl.routing import settings
+    from torch_fl.routing.errors import UnsupportedOpError
+
+    backend_registration.rename_privateuse1_backend(DEVICE_TYPE)
+    torch._register_device_module(DEVICE_TYPE, device)  # type: ignore[no-untyped-call]
+    backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
+    _dlpack.teach_dlpack_device()
+    core_module.set_unsupported_error(UnsupportedOpError)
+    settings.start(core_module)
+    core_module.load_plugins(discovery.candidates())
+    core_module.enable_chip_kernels()
+    atexit.register(core_module.shutdown)
+
+
+def _import_extension() -> ModuleType:
+    try:
+        from torch_fl import _C
+    except ImportError as error:
+        raise LoadError(f"the extension torch_fl._C does not load: {error}. {_REBUILD}") from error
+    return _C
+
+
+_REBUILD = "Rebuild torch-fl against the installed torch: pip install --no-build-isolation --force-reinstall torch-fl"
+
+
+def check_version(found: str) -> None:
+    """Refuse a torch that the extension was not compiled for: its classes' layouts change with every release."""
+    try:
+        from torch_fl._build_info import BUILT_FOR_TORCH
+    except ImportError:
+        raise LoadError(f"the extension torch_fl._C has not been built ({sys.prefix}). {_REBUILD}") from None
+    if found.split("+")[0] != BUILT_FOR_TORCH:
+        message = f"torch_fl was compiled for torch {BUILT_FOR_TORCH}, but this is torch {found}. {_REBUILD}"
+        raise LoadError(message)

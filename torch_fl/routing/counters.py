@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happened: every operator call, counted by operator, overload, chip, device, route and reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from torch_fl import _load
+
+
+@dataclass(frozen=True)
+class CallCount:
+    """Calls that took one route for one reason. ``bytes``, ``syncs`` and ``ns`` are counted on the host route."""
+
+    op: str
+    overload: str
+    chip: str
+    device: int
+    route: str
+    reason: str
+    calls: int
+    bytes: int
+    syncs: int
+    ns: int
+
+    @property
+    def name(self) -> str:
+        """Operator and overload, as in the schema."""
+        return f"{self.op}.{self.overload}" if self.overload else self.op
+
+
+class Total(NamedTuple):
+    """Sums over some rows."""
+
+    calls: int
+    bytes: int
+    syncs: int
+    ns: int
+
+
+class Counters(list[CallCount]):
+    """Rows of counters, with sums. ``print(torch_fl.counters())`` shows a table."""
+
+    def where(self, **equal: Any) -> Counters:
+        """Return the rows whose fields equal these values: ``counters().where(route="host", chip="sim")``."""
+        return Counters(row for row in self if all(getattr(row, name) == value for name, value in equal.items()))
+
+    def total(self) -> Total:
+        """Return the sums over all rows."""
+        return Total(*(sum(getattr(row, name) for row in self) for name in Total._fields))
+
+    def by(self, field: str) -> dict[Any, Total]:
+        """Return the sums for each value of a field, the most calls first: ``counters().by("route")``."""
+        groups: dict[Any, Counters] = {}
+        for row in self:
+            groups.setdefault(getattr(row, field), Counters()).append(row)
+        totals = {value: rows.total() for value, rows in groups.items()}
+        return dict(sorted(totals.items(), key=lambda item: -item[1].calls))
+
+    def share(self, route: str) -> float:
+        """Return the share of calls that took a route, 0 to 1; 0 if there were no calls."""
+        calls = self.total().calls
+        return self.where(route=route).total().calls / calls if calls else 0.0
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """Return plain rows, ready for JSON."""
+        return [asdict(row) for row in self]
+
+    def __str__(self) -> str:
+        return table(sorted(self, key=lambda row: -row.calls), _COLUMNS)
+
+
+_COLUMNS: dict[str, Callable[[CallCount], str]] = {
+    "calls": lambda row: str(row.calls),
+    "operator": lambda row: row.name,
+    "device": lambda row: f"{row.chip} {row.device}",
+    "route": lambda row: row.route,
+    "bytes": lambda row: str(row.bytes),
+    "syncs": lambda row: str(row.syncs),
+    "ms": lambda row: f"{row.ns / 1e6:.2f}" if row.ns else "",
+    "reason": lambda row: row.reason,
+}
+
+
+def table(rows: Iterable[Any], columns: Mapping[str, Callable[[Any], str]]) -> str:
+    """Lay rows out in columns as plain text."""
+    cells = [list(columns), *([render(row) for render in columns.values()] for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def counters() -> Counters:
+    """Return the calls counted since start or `reset_counters`, one row for each operator, route and reason."""
+    return Counters(CallCount(*row) for row in _load.core().counters())
+
+
+def reset_counters() -> None:
+    """Set all counters to zero."""
+    _load.core().reset_counters()
