@@ -5,11 +5,11 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -25,11 +25,9 @@ using OptionalTensor = std::optional<Tensor>;
 constexpr const char* kFused = "aten::_scaled_dot_product_fused_attention_overrideable";
 constexpr const char* kFusedBackward = "aten::_scaled_dot_product_fused_attention_overrideable_backward";
 
-bool has_fused_kernel(const runtime::Chip& chip) {
-  for (const fl_kernel& kernel : chip.kernels) {
-    if (std::string_view(kernel.op) == kFused) return true;
-  }
-  return false;
+bool has_kernel(const runtime::Chip& chip, std::string_view name) {
+  return std::any_of(chip.kernels.begin(), chip.kernels.end(),
+                     [&](const fl_kernel& kernel) { return std::string_view(kernel.op) == name; });
 }
 
 int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& /*mask*/,
@@ -37,7 +35,7 @@ int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, cons
   constexpr auto math = static_cast<int64_t>(sdp::SDPBackend::math);
   const bool plain = query.dim() == 4 && key.dim() == 4 && value.dim() == 4 && !query.is_nested() && !enable_gqa;
   if (!plain || !at::globalContext().userEnabledOverrideableSDP()) return math;
-  const bool fused = has_fused_kernel(checked_device(query.device().index()).chip);
+  const bool fused = has_kernel(checked_device(query.device().index()).chip, kFused);
   return fused ? static_cast<int64_t>(sdp::SDPBackend::overrideable) : math;
 }
 
@@ -124,21 +122,27 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse2, m) {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("_fused_sdp_choice", TORCH_FN(choose)); }
 
-bool taken(const char* name) {
-  return c10::Dispatcher::singleton()
-      .findSchemaOrThrow(name, "")
-      .hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1);
+bool any_chip_has(std::string_view name) {
+  const auto& chips = runtime::Registry::get().chips();
+  return std::any_of(chips.begin(), chips.end(), [&](const auto& chip) { return has_kernel(*chip, name); });
+}
+
+/// Once per operator; the library is kept, as destroying it would undo the registration.
+template <typename Function>
+void install_unless_any_chip_has(const char* name, Function function) {
+  static bool installed = false;
+  if (installed || any_chip_has(name)) return;
+  static auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__,
+                                            static_cast<uint32_t>(__LINE__));
+  library->impl(name, function);
+  installed = true;
 }
 
 }  // namespace
 
 void install_attention() {
-  static auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__,
-                                            static_cast<uint32_t>(__LINE__));
-  if (!taken(kFused)) library->impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(fused_forward));
-  if (!taken(kFusedBackward)) {
-    library->impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(fused_backward));
-  }
+  install_unless_any_chip_has(kFused, TORCH_FN(fused_forward));
+  install_unless_any_chip_has(kFusedBackward, TORCH_FN(fused_backward));
 }
 
 }  // namespace torch_fl::glue

@@ -3,8 +3,8 @@
 
 namespace torch_fl::glue {
 
-/// Registers the composed fused attention for PrivateUse1 unless a chip's kernel has taken its place. Called after
-/// plugins were loaded; idempotent.
+/// Registers the composed fused attention for PrivateUse1 unless some chip has a kernel of that name (the router then
+/// installs its own entry, and comes here for other chips). Called after plugins were loaded; idempotent.
 void install_attention();
 
 }  // namespace torch_fl::glue

@@ -218,12 +218,13 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
 }
 
 void set_memory_fraction(double fraction, int32_t index) {
-  TORCH_CHECK_VALUE(fraction > 0.0 && fraction <= 1.0, "the memory fraction must be in (0, 1], got ", fraction);
+  TORCH_CHECK_VALUE(fraction >= 0.0 && fraction <= 1.0, "the memory fraction must lie between 0 and 1, got ", fraction);
   runtime::Device& device = checked_device(index);
   uint64_t free_bytes = 0, total = device.properties.total_memory;
   if (total == 0) guarded([&] { device.memory_info(&free_bytes, &total); });
   const auto limit = static_cast<uint64_t>(fraction * static_cast<double>(total));
-  g_limits[static_cast<size_t>(device.index)].store(fraction == 1.0 ? kNoLimit : limit, std::memory_order_relaxed);
+  g_limits[static_cast<size_t>(device.index)].store(fraction == 1.0 ? kNoLimit : std::max<uint64_t>(limit, 1),
+                                                    std::memory_order_relaxed);
 }
 
 }  // namespace torch_fl::glue

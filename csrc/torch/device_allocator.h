@@ -32,7 +32,7 @@ void record_stream(const c10::DataPtr& data, c10::Stream stream);
 /// Makes the storage `bytes` long and keeps the old contents, in the order of the current stream of its device.
 void resize_storage(c10::StorageImpl& storage, size_t bytes);
 
-/// Caps what may be allocated on a device at `fraction` (0 to 1] of its memory.
+/// Caps what may be allocated on a device at `fraction` (0 to 1) of its memory; 1 lifts the cap.
 void set_memory_fraction(double fraction, int32_t index);
 
 /// The device with this index; -1 means the current one. Throws PyTorch's exception if there is none.

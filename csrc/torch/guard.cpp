@@ -3,10 +3,9 @@
 // so does autograd.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include <array>
-
 #include "../runtime/device.h"
 #include "device_allocator.h"
+#include "dtypes.h"
 #include "errors.h"
 
 namespace torch_fl::glue {
@@ -33,31 +32,6 @@ runtime::StreamId checked_id(runtime::Device& device, const c10::Stream& stream)
               stream.id(), ": it has ", device.stream_count(), " streams (ids from 0)");
   return stream.id();
 }
-
-/// torch dtype of each fl_dtype that PyTorch has a name for.
-constexpr std::array<std::pair<fl_dtype, c10::ScalarType>, 21> kDtypes{{
-    {FL_UINT8, c10::kByte},
-    {FL_INT8, c10::kChar},
-    {FL_INT16, c10::kShort},
-    {FL_INT32, c10::kInt},
-    {FL_INT64, c10::kLong},
-    {FL_FLOAT16, c10::kHalf},
-    {FL_FLOAT32, c10::kFloat},
-    {FL_FLOAT64, c10::kDouble},
-    {FL_COMPLEX32, c10::kComplexHalf},
-    {FL_COMPLEX64, c10::kComplexFloat},
-    {FL_COMPLEX128, c10::kComplexDouble},
-    {FL_BOOL, c10::kBool},
-    {FL_BFLOAT16, c10::kBFloat16},
-    {FL_UINT16, c10::kUInt16},
-    {FL_UINT32, c10::kUInt32},
-    {FL_UINT64, c10::kUInt64},
-    {FL_FLOAT8_E5M2, c10::kFloat8_e5m2},
-    {FL_FLOAT8_E4M3FN, c10::kFloat8_e4m3fn},
-    {FL_FLOAT8_E5M2FNUZ, c10::kFloat8_e5m2fnuz},
-    {FL_FLOAT8_E4M3FNUZ, c10::kFloat8_e4m3fnuz},
-    {FL_FLOAT8_E8M0FNU, c10::kFloat8_e8m0fnu},
-}};
 
 class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
  public:
@@ -141,9 +115,9 @@ c10::DeviceCapability GuardImpl::getDeviceCapability(c10::Device device) const {
   c10::DeviceCapability capability;  // everything, as the host route takes what the chip has no kernel for
   const uint64_t dtypes = checked_device(device.index()).properties.dtypes;
   if (dtypes == 0) return capability;
-  for (const auto& [fl, torch] : kDtypes) {
-    const uint64_t bit = uint64_t{1} << static_cast<unsigned>(torch);
-    if ((dtypes & FL_DTYPE_BIT(fl)) == 0) capability.capability_data.capability_bits &= ~bit;
+  for (const DtypeRow& row : kDtypes) {
+    const uint64_t bit = uint64_t{1} << static_cast<unsigned>(row.torch);
+    if ((dtypes & FL_DTYPE_BIT(row.fl)) == 0) capability.capability_data.capability_bits &= ~bit;
   }
   return capability;
 }
