@@ -57,6 +57,9 @@ class Allocator {
   void reset_accumulated();
   /// Blocks pointing into live allocations: the block containing `address`, or null.
   Block* find(fl_address address) const;
+  /// At most this share (0 to 1) of the device's total memory is asked of the chip; beyond it is out of memory.
+  void set_memory_fraction(double fraction);
+  double memory_fraction() const;
 
  private:
   struct Impl;

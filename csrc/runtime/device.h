@@ -6,8 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "allocator.h"
@@ -29,7 +30,7 @@ struct Chip {
   bool has_streams = false;
   fl_compiler_api compiler{};
   bool has_compiler = false;
-  std::vector<fl_kernel> kernels;                              ///< host-sized copies of the rows
+  std::vector<fl_kernel> kernels;  ///< host-sized copies of the rows
   std::vector<std::unique_ptr<Device>> devices;
 };
 
@@ -52,6 +53,8 @@ class Device {
     return open();
   }
   bool opened() const { return opened_.load(std::memory_order_acquire); }
+  /// Open and able to work: not lost, not closed at exit, not inherited through fork.
+  bool usable() const { return ready_.load(std::memory_order_acquire); }
 
   /// Throws Error(status) with a message "<chip> device fl:<index>: <what> failed: <status name>: <plugin's message>".
   /// FL_DEVICE_LOST poisons the device: every later handle() throws until the process ends.
@@ -62,15 +65,15 @@ class Device {
   bool lost() const { return lost_.load(std::memory_order_acquire); }
 
   // Streams. Ids are small: 0 is the default stream, others index a table that only grows.
-  fl_stream stream(StreamId id);                       ///< its plugin handle (null for the default stream)
-  StreamId stream_from_pool(int32_t priority);         ///< round robin over 32 per priority class (negative / >= 0)
+  fl_stream stream(StreamId id);                ///< its plugin handle (null for the default stream)
+  StreamId stream_from_pool(int32_t priority);  ///< round robin over 32 per priority class (negative / >= 0)
   StreamId new_stream(int32_t priority);
-  StreamId external_stream(fl_stream handle);          ///< (already made by someone else)
+  StreamId external_stream(fl_stream handle);  ///< (already made by someone else)
   int32_t stream_priority(StreamId id);
-  int32_t stream_count() const;                        ///< ids 0 .. count-1 exist
+  int32_t stream_count() const;  ///< ids 0 .. count-1 exist
   void synchronize_stream(StreamId id);
   bool query_stream(StreamId id);
-  void synchronize();                                  ///< whole device
+  void synchronize();  ///< whole device
 
   // Events. Owned by the caller; null events never occur. Without a stream table they are trivially complete.
   fl_event event_create(bool timed);
@@ -91,10 +94,13 @@ class Device {
   PinnedPool& pinned() { return *pinned_; }
 
  private:
+  friend class Registry;
   fl_device open();
-  std::atomic<bool> ready_{false}, opened_{false}, lost_{false};
+  [[noreturn]] void refuse();  ///< why handle() gives none
+  void close() noexcept;
+  std::atomic<bool> ready_{false}, opened_{false}, lost_{false}, closed_{false};
   fl_device handle_ = nullptr;
-  std::string lost_reason_;
+  std::string lost_reason_;  ///< guarded by mutex_
   std::mutex mutex_;
   struct Streams;
   std::unique_ptr<Streams> streams_;
@@ -109,18 +115,17 @@ void copy_between(Device& dst_device, StreamId dst_stream, fl_address dst, Devic
 
 // ---- The calling thread's state --------------------------------------------------------------------------------
 int32_t current_device() noexcept;
-void set_current_device(int32_t index) noexcept;           ///< unchecked; see Registry::device for the checked one
-StreamId current_stream(int32_t device) noexcept;          ///< of the calling thread; 0 unless set
+void set_current_device(int32_t index) noexcept;   ///< unchecked; see Registry::device for the checked one
+StreamId current_stream(int32_t device) noexcept;  ///< of the calling thread; 0 unless set
 void set_current_stream(int32_t device, StreamId stream) noexcept;
-
 
 // ---- Loading ----------------------------------------------------------------------------------------------------
 /// What became of one candidate file: kept for `list_plugins()` and doctor.
 struct PluginReport {
-  std::string path, source;   ///< where it was looked for: "TORCH_FL_PLUGIN_PATH", "built-in", ...
+  std::string path, source;  ///< where it was looked for: "TORCH_FL_PLUGIN_PATH", "built-in", ...
   bool loaded = false;
-  std::string reason;         ///< when skipped: what was expected and found
-  std::string chip;           ///< when loaded
+  std::string reason;  ///< when skipped: what was expected and found
+  std::string chip;    ///< when loaded
 };
 
 struct Candidate {
@@ -149,8 +154,13 @@ class Registry {
 
  private:
   Registry();
+  void load_file(const Candidate& candidate);
+  void load_folder(const Candidate& candidate);
+  void add(std::unique_ptr<Chip> chip, const std::vector<fl_device_properties>& devices);
+  static void after_fork_in_child() noexcept;
   std::vector<std::unique_ptr<Chip>> chips_;
   std::vector<PluginReport> reports_;
+  std::set<std::pair<uint64_t, uint64_t>> loaded_files_;  ///< device and inode
   Device* table_[64] = {};
   std::atomic<int32_t> count_{0};
   std::mutex mutex_;

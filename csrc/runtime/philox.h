@@ -10,12 +10,14 @@ struct PhiloxBlock {
   uint32_t word[4];
 };
 PhiloxBlock philox(uint64_t seed, uint64_t block) noexcept;
+/// The bijection itself, with all 128 bits of the counter.
+PhiloxBlock philox_counter(uint64_t key, uint64_t counter_low, uint64_t counter_high) noexcept;
 
 /// Blocks of the counter that `numel` elements use: ceil(numel / 4), or ceil(numel / 2) with 64-bit draws.
 uint64_t philox_blocks(int64_t numel, bool wide) noexcept;
 
-// Each fills out[0..numel) (row-major index order) exactly as the header says. The float versions serve float32, float16
-// and bfloat16 (rounded by the caller), the double ones float64.
+// Each fills out[0..numel) (row-major index order) exactly as the header says. The float versions serve float32,
+// float16 and bfloat16 (rounded by the caller), the double ones float64.
 void philox_uniform(float* out, int64_t numel, uint64_t seed, uint64_t offset, double from, double to);
 void philox_uniform(double* out, int64_t numel, uint64_t seed, uint64_t offset, double from, double to);
 void philox_normal(float* out, int64_t numel, uint64_t seed, uint64_t offset, double mean, double std);

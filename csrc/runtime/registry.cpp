@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which chips were loaded, and the table of all their devices.
+#include <dirent.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "internal.h"
+#include "loader.h"
+
+namespace torch_fl::runtime {
+namespace {
+
+std::vector<std::string> libraries_in(const std::string& folder) {
+  std::vector<std::string> paths;
+  DIR* directory = opendir(folder.c_str());
+  if (directory == nullptr) throw Refused(std::string("the folder cannot be read: ") + std::strerror(errno));
+  while (const dirent* entry = readdir(directory)) {
+    const std::string name = entry->d_name;
+    if (name.size() > 3 && name.compare(name.size() - 3, 3, ".so") == 0) paths.push_back(folder + "/" + name);
+  }
+  closedir(directory);
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace
+
+Registry& Registry::get() {
+  // Never destroyed: tensors may be freed after every static object is gone.
+  static Registry* registry = new Registry;
+  return *registry;
+}
+
+Registry::Registry() { pthread_atfork(nullptr, nullptr, &Registry::after_fork_in_child); }
+
+void Registry::load(const std::vector<Candidate>& candidates) {
+  const std::lock_guard lock(mutex_);
+  for (const Candidate& candidate : candidates) {
+    struct stat status;
+    if (stat(candidate.path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
+      load_folder(candidate);
+    } else {
+      load_file(candidate);
+    }
+  }
+}
+
+void Registry::load_folder(const Candidate& candidate) {
+  try {
+    const std::vector<std::string> paths = libraries_in(candidate.path);
+    if (paths.empty()) throw Refused("expected a folder with plugins, found no file whose name ends in .so");
+    for (const std::string& path : paths) load_file({path, candidate.source});
+  } catch (const Refused& refused) {
+    reports_.push_back({candidate.path, candidate.source, false, refused.what(), ""});
+  }
+}
+
+void Registry::load_file(const Candidate& candidate) {
+  PluginReport report{candidate.path, candidate.source, false, "", ""};
+  try {
+    struct stat status{};
+    const bool exists = stat(candidate.path.c_str(), &status) == 0;
+    const std::pair<uint64_t, uint64_t> identity(status.st_dev, status.st_ino);
+    if (exists && loaded_files_.count(identity) != 0) throw Refused("the same file has been loaded already");
+    LoadedPlugin plugin = load_plugin(candidate.path);
+    report.chip = plugin.chip->name;
+    add(std::move(plugin.chip), plugin.devices);
+    loaded_files_.insert(identity);
+    report.loaded = true;
+  } catch (const std::exception& refused) {
+    report.reason = refused.what();
+    report.chip.clear();
+    log(FL_LOG_INFO, "the plugin " + candidate.path + " (" + candidate.source + ") is skipped: " + report.reason);
+  }
+  reports_.push_back(std::move(report));
+}
+
+void Registry::add(std::unique_ptr<Chip> chip, const std::vector<fl_device_properties>& devices) {
+  for (const auto& other : chips_) {
+    if (other->name == chip->name) {
+      throw Refused("a chip named " + chip->name + " has been loaded already, from " + other->path);
+    }
+  }
+  const int32_t first = device_count();
+  const auto added = static_cast<int32_t>(devices.size());
+  if (first + added > kMaxDevices) {
+    throw Refused("its " + std::to_string(added) + " devices would make " + std::to_string(first + added) +
+                  " in all, but at most " + std::to_string(kMaxDevices) + " can be used");
+  }
+  for (int32_t i = 0; i < added; ++i) {
+    chip->devices.push_back(std::make_unique<Device>(*chip, i, first + i, devices[static_cast<size_t>(i)]));
+    table_[first + i] = chip->devices.back().get();
+  }
+  chips_.push_back(std::move(chip));
+  count_.store(first + added, std::memory_order_release);
+}
+
+const std::vector<PluginReport>& Registry::reports() const { return reports_; }
+
+Device& Registry::device(int32_t index) {
+  const int32_t count = device_count();
+  if (index >= 0 && index < count) return at(index);
+  std::string found =
+      "there are " + std::to_string(count) + " fl devices (fl:0 to fl:" + std::to_string(count - 1) + ")";
+  if (count == 1) found = "there is 1 fl device (fl:0)";
+  if (count == 0) found = "there are no fl devices, because no chip's plugin was loaded";
+  throw Error(FL_INVALID_ARGUMENT, "invalid device index " + std::to_string(index) + ": " + found);
+}
+
+bool Registry::in_bad_fork() const noexcept { return bad_fork.load(std::memory_order_acquire); }
+
+void Registry::after_fork_in_child() noexcept {
+  Registry& registry = get();
+  for (int32_t i = 0, count = registry.device_count(); i < count; ++i) {
+    Device& device = registry.at(i);
+    if (!device.opened()) continue;
+    bad_fork.store(true, std::memory_order_release);
+    device.ready_.store(false, std::memory_order_release);
+  }
+}
+
+void Registry::shutdown() noexcept {
+  if (in_bad_fork()) return;
+  for (int32_t i = 0, count = device_count(); i < count; ++i) at(i).close();
+}
+
+}  // namespace torch_fl::runtime
