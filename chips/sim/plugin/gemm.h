@@ -11,12 +11,12 @@
 #include "parallel.h"
 #include "workspace.h"
 
-namespace fl_sim {
+namespace fl_sim::nn {
 
-constexpr int64_t kGemmDepth = 256;          // k block: a packed B panel stays in the L1 cache
-constexpr int64_t kGemmColumns = 512;        // n block
-constexpr int64_t kGemmRows = 504;           // m block: its packed k block stays in the L2 cache
-constexpr int64_t kGemmPackedA = 4 << 20;    // elements of A that may be packed at once
+constexpr int64_t kGemmDepth = 256;        // k block: a packed B panel stays in the L1 cache
+constexpr int64_t kGemmColumns = 512;      // n block
+constexpr int64_t kGemmRows = 504;         // m block: its packed k block stays in the L2 cache
+constexpr int64_t kGemmPackedA = 4 << 20;  // elements of A that may be packed at once
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -49,7 +49,8 @@ struct MatrixStore {
   Acc beta = Acc(0);
   const T* self = nullptr;
   int64_t self_row_stride = 0, self_column_stride = 0;
-  void operator()(const Acc* tile, int64_t si, int64_t sj, int64_t i0, int64_t rows, int64_t j0, int64_t columns) const {
+  void operator()(const Acc* tile, int64_t si, int64_t sj, int64_t i0, int64_t rows, int64_t j0,
+                  int64_t columns) const {
     for (int64_t i = 0; i < rows; ++i) {
       const Acc* t = tile + i * si;
       T* o = out + (i0 + i) * row_stride + j0 * column_stride;
@@ -71,7 +72,8 @@ class GemmRun {
       : m_(m), n_(n), k_(k), rows_(rows), columns_(columns), store_(store), micro_(micro_kernel<Acc>()) {}
 
   void run() const {
-    const double work = static_cast<double>(m_) * static_cast<double>(n_) * static_cast<double>(std::max<int64_t>(k_, 1));
+    const double work =
+        static_cast<double>(m_) * static_cast<double>(n_) * static_cast<double>(std::max<int64_t>(k_, 1));
     const int64_t nr = micro_.nr, mr = micro_.mr;
     const int64_t per_thread = ceil_div(ceil_div(n_, parallel_width(work)), nr) * nr;
     const int64_t nc = std::min(kGemmColumns, per_thread);
@@ -151,10 +153,9 @@ void gemm(int64_t m, int64_t n, int64_t k, const Rows& rows, const Columns& colu
     GemmRun<Acc, Rows, Columns, Store>(m, n, k, rows, columns, store).run();
     return;
   }
-  auto flipped = [&store](const Acc* tile, int64_t si, int64_t sj, int64_t i0, int64_t rows_, int64_t j0, int64_t columns_) {
-    store(tile, sj, si, j0, columns_, i0, rows_);
-  };
+  auto flipped = [&store](const Acc* tile, int64_t si, int64_t sj, int64_t i0, int64_t rows_, int64_t j0,
+                          int64_t columns_) { store(tile, sj, si, j0, columns_, i0, rows_); };
   GemmRun<Acc, Columns, Rows, decltype(flipped)>(n, m, k, columns, rows, flipped).run();
 }
 
-}  // namespace fl_sim
+}  // namespace fl_sim::nn

@@ -2,7 +2,7 @@
 // Register tiles for AVX2 with FMA: 6 x 16 floats use 12 of the 16 registers. Compiled with -mavx2 -mfma.
 #include "gemm_micro_tile.h"
 
-namespace fl_sim {
+namespace fl_sim::nn {
 
 const MicroKernels* avx2_micro_kernels() {
 #if defined(__AVX2__) && defined(__FMA__)
@@ -13,4 +13,4 @@ const MicroKernels* avx2_micro_kernels() {
 #endif
 }
 
-}  // namespace fl_sim
+}  // namespace fl_sim::nn

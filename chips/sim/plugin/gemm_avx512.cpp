@@ -2,7 +2,7 @@
 // Register tiles for AVX-512: 14 x 32 floats use 28 of the 32 registers. Compiled with -mavx512f.
 #include "gemm_micro_tile.h"
 
-namespace fl_sim {
+namespace fl_sim::nn {
 
 const MicroKernels* avx512_micro_kernels() {
 #if defined(__AVX512F__)
@@ -13,4 +13,4 @@ const MicroKernels* avx512_micro_kernels() {
 #endif
 }
 
-}  // namespace fl_sim
+}  // namespace fl_sim::nn

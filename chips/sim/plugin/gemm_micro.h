@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace fl_sim {
+namespace fl_sim::nn {
 
 // Computes the tile c[mr][nr] (+)= sum over k of a[k][mr] * b[k][nr]. The panels a, b and the tile c are dense and
 // aligned to 64 bytes; `accumulate` false overwrites the tile.
@@ -39,4 +39,4 @@ inline const MicroKernel<double>& micro_kernel<double>() {
   return micro_kernels().f64;
 }
 
-}  // namespace fl_sim
+}  // namespace fl_sim::nn

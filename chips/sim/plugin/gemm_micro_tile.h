@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The register tile, written once with the compiler's vector extension. Included only by the gemm_<isa>.cpp files, which
-// are compiled with different instruction sets: everything here is static so that the linker cannot mix them.
+// The register tile, written once with the compiler's vector extension. Included only by the gemm_<isa>.cpp files,
+// which are compiled with different instruction sets: everything here is static so that the linker cannot mix them.
 #pragma once
 
 #include <cstdint>
 
 #include "gemm_micro.h"
 
-namespace fl_sim {
+namespace fl_sim::nn {
 namespace {
 
 template <class T, int kBytes>
@@ -57,4 +57,4 @@ constexpr MicroKernel<T> make_micro_kernel() {
 }
 
 }  // namespace
-}  // namespace fl_sim
+}  // namespace fl_sim::nn

@@ -2,7 +2,7 @@
 // Register tiles for any processor (16-byte vectors), and the choice among the instruction sets.
 #include "gemm_micro_tile.h"
 
-namespace fl_sim {
+namespace fl_sim::nn {
 
 const MicroKernels* portable_micro_kernels() {
   static const MicroKernels kernels{make_micro_kernel<float, 16, 4, 2>(), make_micro_kernel<double, 16, 4, 2>()};
@@ -29,4 +29,4 @@ const MicroKernels& micro_kernels() {
   return *chosen;
 }
 
-}  // namespace fl_sim
+}  // namespace fl_sim::nn

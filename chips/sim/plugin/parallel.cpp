@@ -9,7 +9,7 @@
 #include <system_error>
 #include <thread>
 
-namespace fl_sim {
+namespace fl_sim::nn {
 namespace {
 
 constexpr double kSmallWork = 2e6;        // below, waking a thread costs more than it saves
@@ -53,8 +53,8 @@ class Pool {
   std::condition_variable wake_, done_;
   bool started_ = false;
   int helpers_ = 0;
-  uint64_t job_ = 0;   // number of the current job
-  int pending_ = 0;    // helpers that have not finished the current job
+  uint64_t job_ = 0;  // number of the current job
+  int pending_ = 0;   // helpers that have not finished the current job
   void (*task_)(const void*, int64_t) = nullptr;
   const void* context_ = nullptr;
   int64_t count_ = 0;
@@ -123,4 +123,4 @@ void parallel_run(int64_t count, double operations, void (*task)(const void*, in
   for (int64_t i = 0; i < count; ++i) task(context, i);
 }
 
-}  // namespace fl_sim
+}  // namespace fl_sim::nn

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace fl_sim {
+namespace fl_sim::nn {
 
 // Runs task(context, i) for i in [0, count), on the calling thread and, when `operations` (multiply-adds or similar) is
 // large enough and the pool is free, on helper threads. Returns when all are done. Tasks must not throw.
@@ -19,4 +19,4 @@ void parallel_for(int64_t count, double operations, const Body& body) {
       count, operations, [](const void* context, int64_t i) { (*static_cast<const Body*>(context))(i); }, &body);
 }
 
-}  // namespace fl_sim
+}  // namespace fl_sim::nn

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <new>
 
-namespace fl_sim {
+namespace fl_sim::nn {
 
 class AlignedBuffer {
  public:
@@ -35,7 +35,7 @@ class AlignedBuffer {
 };
 
 // The slots that may be in use at the same time on one thread.
-enum class Slot { kPanelsA, kPanelsB, kTiles, kKernel, kKernel2, kCount };
+enum class Slot { kPanelsA, kPanelsB, kTiles, kKernel, kKernel2, kKernel3, kKernel4, kCount };
 
 template <class T>
 T* workspace(Slot slot, int64_t count) {
@@ -43,4 +43,4 @@ T* workspace(Slot slot, int64_t count) {
   return static_cast<T*>(buffers[static_cast<int>(slot)].get(count * static_cast<int64_t>(sizeof(T))));
 }
 
-}  // namespace fl_sim
+}  // namespace fl_sim::nn
