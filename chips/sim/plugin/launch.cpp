@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "plugin.h"
+
+namespace fl_sim {
+namespace {
+
+struct Packet {
+  fl_call call;
+  Body body;
+};
+
+// Lays a deep copy of a call into one block. Run twice: without a block it only counts bytes.
+class Packer {
+ public:
+  explicit Packer(char* block) : block_(block) {}
+  size_t bytes() const { return used_; }
+
+  template <class T>
+  T* take(const T* source, size_t count) {
+    const size_t at = used_;
+    used_ += (count * sizeof(T) + 15) / 16 * 16;
+    if (!block_) return nullptr;
+    auto* copy = reinterpret_cast<T*>(block_ + at);
+    if (count) std::memcpy(static_cast<void*>(copy), source, count * sizeof(T));
+    return copy;
+  }
+
+  fl_tensor* tensor(const fl_tensor* t) {
+    if (!t) return nullptr;
+    fl_tensor* copy = take(t, 1);
+    const int64_t* sizes = take(t->sizes, static_cast<size_t>(t->ndim));
+    const int64_t* strides = take(t->strides, static_cast<size_t>(t->ndim));
+    if (copy) copy->sizes = sizes, copy->strides = strides;
+    return copy;
+  }
+
+  void value(const fl_value& v, fl_value* copy) {
+    const void* data = nullptr;
+    switch (v.kind) {
+      case FL_TENSOR: data = tensor(v.u.tensor); break;
+      case FL_STRING: data = take(v.u.s, std::strlen(v.u.s) + 1); break;
+      case FL_INTEGERS: data = take(v.u.ints, v.count); break;
+      case FL_REALS: data = take(v.u.reals, v.count); break;
+      case FL_BOOLEANS: data = take(v.u.bools, v.count); break;
+      case FL_TENSORS: data = tensors(v.u.tensors, v.count); break;
+      case FL_VALUES: data = values(v.u.values, v.count); break;
+      default: return;
+    }
+    if (copy) copy->u.s = static_cast<const char*>(data);
+  }
+
+  fl_tensor** tensors(const fl_tensor* const* list, uint32_t count) {
+    auto** copy = const_cast<fl_tensor**>(take(list, count));
+    for (uint32_t i = 0; i < count; ++i) {
+      fl_tensor* element = tensor(list[i]);
+      if (copy) copy[i] = element;
+    }
+    return copy;
+  }
+
+  fl_value* values(const fl_value* list, uint32_t count) {
+    fl_value* copy = take(list, count);
+    for (uint32_t i = 0; i < count; ++i) value(list[i], copy ? copy + i : nullptr);
+    return copy;
+  }
+
+  void call(const fl_call& c, Body body) {
+    const Packet head{c, body};
+    Packet* copy = take(&head, 1);
+    const fl_value* args = values(c.args, c.n_args);
+    fl_tensor* const* outs = tensors(c.outs, c.n_outs);
+    if (copy) copy->call.args = args, copy->call.outs = outs;
+  }
+
+ private:
+  char* block_;
+  size_t used_ = 0;
+};
+
+int32_t run_packet(simDevice device, void* memory) {
+  const auto& packet = *static_cast<const Packet*>(memory);
+  try {
+    packet.body(Call(packet.call, device));
+    return 0;
+  } catch (const std::exception& e) {
+    simKernelError(e.what());
+  } catch (...) {
+    simKernelError("unknown exception");
+  }
+  return 1;
+}
+
+// The simulator is strict: work that the device's limits forbid is the host's mistake.
+void check_limits(const fl_call& call) {
+  const uint64_t mask = device_dtypes();
+  const fl_dtype dtype = call.compute_dtype;
+  if (mask == 0 || is_data_movement(*call.kernel) || (dtype >= 0 && dtype < 64 && (mask & FL_DTYPE_BIT(dtype)))) return;
+  std::string text = std::string("fl_sim: ") + call.kernel->op + " asked for element type " + std::to_string(dtype) +
+                     ", which this device (SIMCHIP_DTYPES=" + simGetLimits()->dtypes + ") has not\n";
+  std::fputs(text.c_str(), stderr);
+  std::abort();
+}
+
+}  // namespace
+
+fl_status fail(fl_status status, const char* message) noexcept {
+  if (host()) host()->set_error(status, message);
+  return status;
+}
+
+fl_status check(simResult result) noexcept {
+  if (result == SIM_SUCCESS) return FL_OK;
+  if (result == SIM_ERROR_NOT_READY) return FL_NOT_READY;
+  static constexpr fl_status kStatus[] = {FL_OK,       FL_INVALID_ARGUMENT, FL_OUT_OF_MEMORY, FL_INTERNAL,
+                                          FL_DEVICE_LOST, FL_NOT_READY,     FL_INTERNAL,      FL_INTERNAL};
+  return fail(kStatus[result], simGetLastErrorString());
+}
+
+fl_status report_exception() noexcept {
+  try {
+    throw;
+  } catch (const std::exception& e) {
+    return fail(FL_INTERNAL, e.what());
+  } catch (...) {
+    return fail(FL_INTERNAL, "unknown exception in a kernel");
+  }
+}
+
+fl_status launch_slow(const fl_call* call, Body body) noexcept {
+  auto* device = reinterpret_cast<simDevice>(call->device);
+  auto* stream = reinterpret_cast<simStream>(call->stream);
+  if (simMode(device) & SIM_MODE_ATTENTION) check_limits(*call);
+  if (!(simMode(device) & SIM_MODE_QUEUED)) {
+    Packet packet{*call, body};
+    return check(simLaunchInline(device, call->kernel->op, run_packet, &packet));
+  }
+  Packer counter(nullptr);
+  counter.call(*call, body);
+  void* block = simPacketCreate(counter.bytes());
+  if (!block) return fail(FL_OUT_OF_MEMORY, "the host has no memory for a launch packet");
+  Packer(static_cast<char*>(block)).call(*call, body);
+  return check(simPacketSubmit(device, stream, call->kernel->op, run_packet, block));
+}
+
+void Call::check(const fl_tensor& t) const {
+  if (t.numel) simCheckRange(device_, t.address, extent_bytes(t), raw.kernel ? raw.kernel->op : "kernel argument");
+}
+
+}  // namespace fl_sim

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the plugin's own files share beyond launch.h.
+#pragma once
+
+#include "launch.h"
+
+namespace fl_sim {
+
+const fl_host* host() noexcept;
+/// The SDK's result as a status, with the SDK's message handed to the host.
+fl_status check(simResult result) noexcept;
+/// SIMCHIP_DTYPES as a mask; 0 = all.
+uint64_t device_dtypes() noexcept;
+/// Copies and fills move bytes or use the load/store units only: they work with every element type.
+bool is_data_movement(const fl_kernel& kernel) noexcept;
+/// The whole kernel table.
+std::span<const fl_kernel* const> all_kernels();
+
+}  // namespace fl_sim

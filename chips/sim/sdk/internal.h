@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inside of libsimchip: devices, streams, faults. Nothing here is ever destroyed at exit except worker threads.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdarg>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "simchip.h"
+
+namespace simchip {
+
+struct Device;
+
+/// Records the text for simGetLastErrorString() and returns `result`.
+simResult fail(simResult result, const char* format, ...) __attribute__((format(printf, 2, 3)));
+/// Writes the message to stderr and aborts: the simulator is strict about misuse.
+[[noreturn]] void die(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+/// A moment in a stream: what an event's record refers to.
+struct Marker {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  int64_t time_ns = 0;
+  void complete();
+  void wait();
+  bool query();
+};
+
+struct Command {
+  virtual ~Command() = default;
+  /// On the worker. `alive` is false when the device is lost or the process ends: do no work, but release who waits.
+  virtual void run(Device& device, bool alive) = 0;
+};
+
+/// One in-order queue and, from its first command on, one worker thread.
+class Stream {
+ public:
+  explicit Stream(Device& device) : device_(device) {}
+  ~Stream() { stop(true); }
+  void submit(std::unique_ptr<Command> command);
+  void synchronize();
+  bool idle();
+  /// Ends the worker; with `drain` after all work, else after the current command.
+  void stop(bool drain);
+  /// Tells the worker to end, without waiting.
+  void request_stop();
+
+ private:
+  void work();
+  Device& device_;
+  std::mutex mutex_;
+  std::condition_variable wake_, progress_;
+  std::deque<std::unique_ptr<Command>> queue_;
+  std::thread worker_;
+  uint64_t submitted_ = 0, completed_ = 0;
+  bool stopping_ = false, draining_ = false;
+};
+
+struct Allocation {
+  uint64_t bytes;
+  uint64_t front;  ///< red zone in front of it
+};
+
+struct Device : simDeviceHead {
+  std::mutex mutex;  ///< guards all below
+  bool open = false;
+  std::map<simAddress, Allocation> allocations;
+  uint64_t used = 0;
+  uint64_t allocation_limit = 0;
+  std::vector<std::shared_ptr<Stream>> streams;  ///< the default stream first
+  std::string pending_error;
+  std::atomic<bool> has_error{false};
+  std::atomic<bool> lost{false};
+  std::atomic<int64_t> launches_until_loss{-1};  ///< -1: never
+
+  std::shared_ptr<Stream> find(simStream stream);
+  std::vector<std::shared_ptr<Stream>> all_streams();
+  void set_mode(uint32_t bits) { __atomic_fetch_or(&mode, bits, __ATOMIC_RELAXED); }
+  void lose() {
+    set_mode(SIM_MODE_ATTENTION);
+    lost.store(true);
+  }
+  /// Failure of earlier asynchronous work, or loss; forgets the former.
+  simResult check();
+  void report(const std::string& message);
+};
+
+const simLimits& limits();
+bool forked();
+Device* device_at(int32_t index);
+inline Device& as_device(simDevice head) { return *static_cast<Device*>(head); }
+/// Registers the exit handler that ends worker threads; they must not be joined by static destructors.
+void end_workers_at_exit();
+bool process_ending();
+
+// ---- faults.cpp
+void read_fault_environment();
+void inject_from_environment(Device& device);
+int64_t slow_stream_us();
+bool init_fails(int32_t index);
+/// Counts a launch. SIM_SUCCESS, or the fault that strikes it (with the text set).
+simResult strike(Device& device, const char* kernel);
+const char* kernel_error();
+void clear_kernel_error();
+int64_t environment_integer(const char* name, int64_t fallback, int64_t low, int64_t high);
+
+int64_t now_ns();
+
+}  // namespace simchip
+
+// Entry check of every function that touches a device.
+#define SIM_ENTER(device)                                                                    \
+  do {                                                                                       \
+    if (simchip::forked())                                                                   \
+      return simchip::fail(SIM_ERROR_FORKED, "the chip cannot be used in a forked process"); \
+    if ((device) == nullptr)                                                                 \
+      return simchip::fail(SIM_ERROR_INVALID_VALUE, "%s: device is null", __func__);         \
+  } while (0)
