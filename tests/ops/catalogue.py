@@ -52,7 +52,7 @@ def dtypes_of(kind: str, info: Any) -> list[str]:
         return sorted(str(dtype).removeprefix("torch.") for dtype in info.dtypes)
     if kind == "module":
         return sorted(str(dtype).removeprefix("torch.") for dtype in info.dtypes)
-    return ["float32", "float64"]
+    return ["complex64", "float32", "float64"]
 
 
 def tasks(patterns: Sequence[str] = ("*",), dtypes: Sequence[str] = (), kinds: Sequence[str] = KINDS) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from tests.ops.engine import FORWARD_VARIANTS, NO_DTYPE, VARIANTS
 from tests.ops.outcome import Outcome
 
 ROOT = Path(__file__).resolve().parents[2]
+_START_TIMEOUT = 300.0
 _CALLS = dict[tuple[str, str], int]
 
 
@@ -73,16 +74,18 @@ class _Worker:
     def send(self, task: dict[str, Any]) -> None:
         if self.process is None or self.process.poll() is not None:
             self.start()
+            if self.receive(_START_TIMEOUT) is None:
+                raise RuntimeError(f"a worker did not start: {self.death()}")
         assert self.process is not None and self.process.stdin is not None
         self.process.stdin.write(json.dumps(task).encode() + b"\n")
         self.process.stdin.flush()
 
-    def receive(self) -> dict[str, Any] | None:
+    def receive(self, timeout: float | None = None) -> dict[str, Any] | None:
         """The next message; None when the process died or made no progress in time."""
         assert self.process is not None and self.process.stdout is not None
         descriptor = self.process.stdout.fileno()
         while b"\n" not in self._buffer:
-            ready, _, _ = select.select([descriptor], [], [], self.settings.timeout)
+            ready, _, _ = select.select([descriptor], [], [], timeout or self.settings.timeout)
             data = os.read(descriptor, 1 << 16) if ready else b""
             if not data:
                 return None

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import time
 import warnings
 from typing import Any, TextIO
 
@@ -36,6 +38,17 @@ class Channel:
         if (op, dtype, variant) != self._last:
             self._last = (op, dtype, variant)
             self.send(begin=self._last)
+            _plant_fault(":".join(self._last))
+
+
+def _plant_fault(check: str) -> None:
+    """For tests of the pool: TORCH_FL_TEST_FAULT="op:dtype:variant=kill,..." makes this process die or hang there."""
+    for item in filter(None, os.environ.get("TORCH_FL_TEST_FAULT", "").split(",")):
+        where, what = item.split("=")
+        if where == check and what == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if where == check and what == "sleep":
+            time.sleep(3600)
 
 
 def run_task(task: dict[str, Any], options: Options, channel: Channel) -> None:
@@ -72,6 +85,8 @@ def main() -> None:
     if module is not None and settings["policy"] != "allow":
         module.set_config("fallback", settings["policy"])
     options = Options(device.DEVICE, settings["variants"], settings["max_samples"], settings["max_variant_samples"])
+    catalogue.ops()  # takes seconds to import
+    channel.send(ready=True)
     for line in sys.stdin:
         task = json.loads(line)
         device.reset_counters()
