@@ -3,72 +3,139 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torch_fl import _load
-from torch_fl.routing.counters import table
 from torch_fl.routing.settings import _checked_op
 
 
 @dataclass(frozen=True)
-class OpQuery:
-    """The answer of `query_op`: a row for each chip and overload. ``print()`` it for an explanation."""
+class KernelInfo:
+    """A kernel in a chip's table."""
 
+    chip: str
     op: str
-    rows: tuple[Mapping[str, Any], ...]
+    flags: tuple[str, ...]
+    dtypes: tuple[str, ...]  # empty: any
+    checks_call: bool = False  # it may also decline a call for its sizes, strides or values
 
     def __str__(self) -> str:
-        if not self.rows:
-            return f"{self.op}: no chip is loaded"
-        names = list(dict.fromkeys(name for row in self.rows for name in row))
-        columns = {name: _cell(name) for name in names}
-        return f"{self.op}\n{table(self.rows, columns)}"
+        accepts = ", ".join(self.dtypes) or "any dtype"
+        return f"{self.op} ({accepts}{'; checks each call' if self.checks_call else ''})"
+
+
+@dataclass(frozen=True)
+class OpRoutes:
+    """The routes of one overload on one chip, the first choice first."""
+
+    op: str
+    overload: str
+    chip: str
+    routes: tuple[str, ...]
+    kernel: KernelInfo | None
+    policy: str  # for leaving the chip
+    has_host_implementation: bool
+    is_view: bool
+    is_composite: bool  # PyTorch itself makes it of other operators, before any device is asked
+
+    @property
+    def chosen(self) -> str | None:
+        """The route of a call that the kernel, if there is one, accepts; None: no route of its own is needed or left."""
+        return None if self.is_view or self.is_composite or not self.routes else self.routes[0]
+
+    @property
+    def name(self) -> str:
+        """Operator and overload, as in the schema."""
+        return f"{self.op}.{self.overload}" if self.overload else self.op
+
+    def __str__(self) -> str:
+        return f"{self.name} on {self.chip}: {self._explanation()}"
+
+    def _explanation(self) -> str:
+        if self.is_composite:
+            return "PyTorch makes it of other operators; each of them is routed on its own"
+        if self.is_view:
+            return "a view; no data moves, so it needs no route"
+        steps = [self._step(route) for route in self.routes]
+        if "host" not in self.routes:
+            steps.append(f"then {self._end()}" if steps else self._end())
+        return "; else ".join(steps)
+
+    def _step(self, route: str) -> str:
+        texts = {
+            "kernel": f"kernel {self.kernel}",
+            "decomposed": "decomposed into operators that are routed on their own",
+            "host": f"host (fallback: {self.policy})",
+        }
+        return texts.get(route, route)
+
+    def _end(self) -> str:
+        if not self.has_host_implementation:
+            return "UnsupportedOpError, for PyTorch has no CPU kernel for it"
+        return f"UnsupportedOpError, for the policy is fallback={self.policy}"
+
+
+@dataclass(frozen=True)
+class OpQuery:
+    """The answer of `query_op`. ``print()`` it for an explanation."""
+
+    op: str
+    rows: tuple[OpRoutes, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.rows)) or f"{self.op}: no chip is loaded"
 
 
 @dataclass(frozen=True)
 class RegisteredOps:
     """The answer of `registered_ops_summary`: the kernels that each chip registers."""
 
-    chips: Mapping[str, tuple[Mapping[str, Any], ...]]
+    chips: Mapping[str, tuple[KernelInfo, ...]]
 
     def ops(self, chip: str) -> list[str]:
         """Return the sorted names of the operators for which a chip has a kernel."""
-        return sorted({row["op"] for row in self.chips[chip]})
+        return sorted({kernel.op for kernel in self.chips[chip]})
 
     def __str__(self) -> str:
-        if not self.chips:
-            return "no chip registers a kernel"
-        lines = []
-        for chip in self.chips:
-            names = self.ops(chip)
-            lines.append(f"{chip}: {len(names)} operators\n  " + "\n  ".join(names))
-        return "\n".join(lines)
+        texts = [f"{chip}: {len(self.ops(chip))} operators" for chip in self.chips]
+        for i, kernels in enumerate(self.chips.values()):
+            texts[i] += "".join(f"\n  {kernel}" for kernel in sorted(kernels, key=lambda kernel: kernel.op))
+        return "\n".join(texts) or "no chip registers a kernel"
 
 
-def _cell(name: str) -> Callable[[Mapping[str, Any]], str]:
-    return lambda row: _text(row.get(name))
+def _kernel_info(chip: str, row: Mapping[str, Any]) -> KernelInfo:
+    return KernelInfo(chip, row["op"], tuple(row["flags"]), tuple(row["dtypes"]), row.get("checks_call", False))
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(str, value))
-    return "" if value is None else str(value)
+def _op_routes(row: Mapping[str, Any]) -> OpRoutes:
+    kernel = row["kernel"]
+    return OpRoutes(
+        op=row["op"],
+        overload=row["overload"],
+        chip=row["chip"],
+        routes=tuple(row["routes"]),
+        kernel=None if kernel is None else _kernel_info(row["chip"], kernel),
+        policy=row["policy"],
+        has_host_implementation=row["has_host_implementation"],
+        is_view=row["is_view"],
+        is_composite=row["composite_implicit"],
+    )
 
 
 def query_op(name: str) -> OpQuery:
     """Tell for every chip what would run ``name`` ("aten::softmax", "add.Tensor"), and why not the other routes."""
     op = _checked_op(name)
-    return OpQuery(op, tuple(_load.core().query(op)))
+    return OpQuery(op, tuple(_op_routes(row) for row in _load.core().query(op)))
 
 
 def registered_ops_summary() -> RegisteredOps:
     """Return the kernels that every chip registers, by chip."""
-    chips: dict[str, list[Mapping[str, Any]]] = {}
+    chips: dict[str, list[KernelInfo]] = {}
     for row in _load.core().registered_ops():
-        chips.setdefault(row["chip"], []).append(row)
-    return RegisteredOps({chip: tuple(rows) for chip, rows in chips.items()})
+        chips.setdefault(row["chip"], []).append(_kernel_info(row["chip"], row))
+    return RegisteredOps({chip: tuple(kernels) for chip, kernels in chips.items()})
 
 
 def clear_dispatch_cache() -> None:

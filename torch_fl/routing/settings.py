@@ -82,7 +82,8 @@ def get_config(key: str | None = None) -> Any:
     if key is None:
         return {"fallback": _default} | {f"fallback.{op}": policy for op, policy in sorted(_by_op.items())}
     _, _, op = _checked_key(key).partition(".")
-    return _by_op.get(_full_name(op), _default) if op else _default
+    name = _full_name(op)
+    return _by_op.get(name) or _by_op.get(name.partition(".")[0]) or _default
 
 
 @contextlib.contextmanager
