@@ -254,7 +254,8 @@ void walk(const int64_t* sizes, int32_t ndim, int64_t numel, Operand* operands, 
 Family pointwise_family() {
   static const std::vector<fl_kernel> rows = [] {
     std::vector<fl_kernel> all;
-    for (const PointwiseTable table : {FL_SIM_PICK(binary_table), FL_SIM_PICK(compare_table)})
+    for (const PointwiseTable table : {FL_SIM_PICK(binary_table), FL_SIM_PICK(compare_table), FL_SIM_PICK(unary_table),
+                                       FL_SIM_PICK(activation_table)})
       for (uint64_t i = 0; i < table.count; ++i) {
         const Pointwise& op = table.rows[i];
         all.push_back(row(op.op, op.flags | FL_KERNEL_PROMOTE | FL_KERNEL_BROADCAST | FL_KERNEL_IN_PLACE_SAFE,
