@@ -62,7 +62,6 @@ def test_counting_opens_nothing() -> None:
         torch.manual_seed(1)
         torch.randn(3).is_pinned()
         assert not torch.fl.is_initialized()
-        assert not any(torch._C._get_accelerator() is None for _ in range(1))
         torch.empty(1, device="fl")
         assert torch.fl.is_initialized()
         """

@@ -39,7 +39,7 @@ def test_state_round_trip() -> None:
 def test_bad_states_are_refused() -> None:
     """A state of a wrong type, size or offset raises what stock generators raise."""
     generator = torch.Generator("fl")
-    with pytest.raises(TypeError, match="RNG state must be a torch.ByteTensor"):
+    with pytest.raises(TypeError, match=r"RNG state must be a torch\.ByteTensor"):
         generator.set_state(torch.zeros(2, dtype=torch.int64))
     with pytest.raises(RuntimeError, match="wrong size"):
         generator.set_state(torch.zeros(15, dtype=torch.uint8))
@@ -51,7 +51,7 @@ def test_bad_states_are_refused() -> None:
 
 def test_generator_of_another_device_type_is_refused() -> None:
     """A CPU generator cannot serve an fl tensor, nor the other way round."""
-    with pytest.raises(RuntimeError, match="Expected a 'fl' (device type|generator device)|Expected a 'fl' device"):
+    with pytest.raises(RuntimeError, match="Expected a 'fl' device type for generator"):
         torch.empty(3, device="fl").uniform_(generator=torch.Generator())
     with pytest.raises(RuntimeError, match="'cpu'"):
         torch.empty(3).uniform_(generator=torch.Generator("fl"))
