@@ -5,7 +5,9 @@ from torch_fl import _load
 from torch_fl._load import _autoload as _autoload
 from torch_fl.chips import DeviceRecord, PluginRecord, list_devices, list_plugins
 from torch_fl.routing import (
+    CallCount,
     ConfigError,
+    Counters,
     UnsupportedOpError,
     clear_dispatch_cache,
     config,
@@ -15,12 +17,15 @@ from torch_fl.routing import (
     registered_ops_summary,
     reset_counters,
     set_config,
+    timing,
 )
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CallCount",
     "ConfigError",
+    "Counters",
     "DeviceRecord",
     "PluginRecord",
     "UnsupportedOpError",
@@ -34,6 +39,7 @@ __all__ = [
     "registered_ops_summary",
     "reset_counters",
     "set_config",
+    "timing",
 ]
 
 _load.on_import()

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -95,6 +96,20 @@ def table(rows: Iterable[Any], columns: Mapping[str, Callable[[Any], str]]) -> s
 def counters() -> Counters:
     """Return the calls counted since start or `reset_counters`, one row for each operator, route and reason."""
     return Counters(CallCount(*row) for row in _load.core().counters())
+
+
+@contextlib.contextmanager
+def timing() -> Iterator[None]:
+    """Time every call, not only those on the host, for the duration of a ``with`` block.
+
+    Each call then waits for its device, so that the time is the call's own; the program as a whole is slower.
+    """
+    core = _load.core()
+    core.set_timing(True)
+    try:
+        yield
+    finally:
+        core.set_timing(False)
 
 
 def reset_counters() -> None:

@@ -42,7 +42,7 @@ class OpRoutes:
 
     @property
     def chosen(self) -> str | None:
-        """The route of a call that the kernel, if there is one, accepts; None: no route of its own is needed or left."""
+        """The route of a call that the kernel, if any, accepts; None: no route of its own is needed or left."""
         return None if self.is_view or self.is_composite or not self.routes else self.routes[0]
 
     @property
