@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor, nn
 
@@ -42,7 +44,7 @@ class ResNet18(nn.Module):
         self.stages = nn.Sequential(
             *(
                 nn.Sequential(BasicBlock(a, b, 1 if a == b else 2), BasicBlock(b, b, 1))
-                for a, b in zip(widths, widths[1:], strict=False)
+                for a, b in itertools.pairwise(widths)
             )
         )
         self.avgpool = nn.AdaptiveAvgPool2d(1)

@@ -117,7 +117,7 @@ class Trainer:
         self.network.train()
         loss = F.cross_entropy(self.network(self.data.train_images[chosen]), self.data.train_labels[chosen])
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.optimizer.step()
         return loss.detach()
 
@@ -177,7 +177,7 @@ def verdict(cpu: Run, fl: Run, required_accuracy: float) -> int:
     checks = [
         (
             difference <= FIRST_LOSS_TOLERANCE,
-            f"first losses differ by {difference:.1e} (at most {FIRST_LOSS_TOLERANCE})",
+            f"first losses differ by {difference:.1e} (at most {FIRST_LOSS_TOLERANCE:g})",
         ),
         (accuracy >= required_accuracy, f"test accuracy on fl is {accuracy:.2%} (at least {required_accuracy:.0%})"),
     ]
