@@ -51,9 +51,14 @@ struct MatrixStore {
   int64_t self_row_stride = 0, self_column_stride = 0;
   void operator()(const Acc* tile, int64_t si, int64_t sj, int64_t i0, int64_t rows, int64_t j0,
                   int64_t columns) const {
+    const bool plain = column_stride == 1 && sj == 1 && beta == Acc(0);
     for (int64_t i = 0; i < rows; ++i) {
       const Acc* t = tile + i * si;
       T* o = out + (i0 + i) * row_stride + j0 * column_stride;
+      if (plain) {
+        for (int64_t j = 0; j < columns; ++j) o[j] = static_cast<T>(alpha * t[j]);
+        continue;
+      }
       const T* s = self + (i0 + i) * self_row_stride + j0 * self_column_stride;
       for (int64_t j = 0; j < columns; ++j) {
         Acc value = alpha * t[j * sj];

@@ -42,6 +42,37 @@ Acc<T> dot_product(const T* a, int64_t a_stride, const T* b, int64_t b_stride, i
   return sum;
 }
 
+// kWidth columns of one row, summed in registers.
+template <int kWidth, class T>
+void register_strip(const T* row, int64_t row_step, const T* columns, int64_t columns_step, int64_t depth,
+                    const MatrixStore<T, Acc<T>>& store, int64_t i, int64_t j0) {
+  using A = Acc<T>;
+  A sums[kWidth] = {};
+  for (int64_t k = 0; k < depth; ++k, row += row_step, columns += columns_step) {
+    const A factor = static_cast<A>(*row);
+    for (int j = 0; j < kWidth; ++j) sums[j] += factor * static_cast<A>(columns[j]);
+  }
+  store(sums, 0, 1, i, 1, j0, kWidth);
+}
+
+// A product too small to be worth a loop over blocks, whose second operand has dense rows.
+template <class T>
+void tiny_product(const Matrix<const T>& a, const Matrix<const T>& b, const MatrixStore<T, Acc<T>>& store) {
+  for (int64_t i = 0; i < a.rows; ++i) {
+    const T* row = a.data + i * a.row_stride;
+    int64_t j = 0;
+    for (; j + 8 <= b.columns; j += 8) {
+      register_strip<8>(row, a.column_stride, b.data + j, b.row_stride, a.columns, store, i, j);
+    }
+    for (; j + 4 <= b.columns; j += 4) {
+      register_strip<4>(row, a.column_stride, b.data + j, b.row_stride, a.columns, store, i, j);
+    }
+    for (; j < b.columns; ++j) {
+      register_strip<1>(row, a.column_stride, b.data + j, b.row_stride, a.columns, store, i, j);
+    }
+  }
+}
+
 template <class T>
 void direct_row(const Matrix<const T>& a, const Matrix<const T>& b, const MatrixStore<T, Acc<T>>& store, int64_t i) {
   using A = Acc<T>;
@@ -78,6 +109,7 @@ void multiply(const Matrix<const T>& a, const Matrix<const T>& b, const MatrixSt
     }
   }
   if (b.columns == 0) return;
+  if (work <= kTinyProduct && b.column_stride == 1) return tiny_product(a, b, store);
   if (work <= kTinyProduct) {
     for (int64_t i = 0; i < a.rows; ++i) direct_row(a, b, store, i);
   } else {
