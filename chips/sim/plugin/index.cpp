@@ -164,7 +164,7 @@ void take_body(const Call& call) {
   for (int64_t i = 0; i < index.numel; ++i) {
     const int64_t at = index_at(index, i);
     if (at < -self.numel || at >= self.numel) {
-      throw KernelError("out of range: tried to access index " + std::to_string(at) + " on a tensor of " +
+      throw InvalidArgument("out of range: tried to access index " + std::to_string(at) + " on a tensor of " +
                         std::to_string(self.numel) + " elements.");
     }
   }

@@ -126,6 +126,8 @@ fl_status check(simResult result) noexcept {
 fl_status report_exception() noexcept {
   try {
     throw;
+  } catch (const InvalidArgument& e) {
+    return fail(FL_INVALID_ARGUMENT, e.what());
   } catch (const std::exception& e) {
     return fail(FL_INTERNAL, e.what());
   } catch (...) {

@@ -20,6 +20,11 @@ class KernelError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+/// The caller's data break the operator's contract (an index out of range): FL_INVALID_ARGUMENT where the body runs inline.
+class InvalidArgument : public KernelError {
+ public:
+  using KernelError::KernelError;
+};
 
 /// A call as its body sees it. Arguments are numbered as in the schema.
 class Call {

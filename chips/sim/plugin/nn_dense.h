@@ -46,7 +46,7 @@ inline int64_t index_at(const View& index, int64_t offset) {
 inline bool is_index_dtype(fl_dtype dtype) { return dtype == FL_INT64 || dtype == FL_INT32; }
 
 [[noreturn]] inline void index_error(int64_t index, int64_t dim, int64_t size) {
-  throw KernelError("index " + std::to_string(index) + " is out of bounds for dimension " + std::to_string(dim) +
+  throw InvalidArgument("index " + std::to_string(index) + " is out of bounds for dimension " + std::to_string(dim) +
                     " with size " + std::to_string(size));
 }
 

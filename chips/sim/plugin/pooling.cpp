@@ -150,7 +150,7 @@ void accumulate_plane(T* out, int64_t count, const Fill& fill) {
 }
 
 [[noreturn]] void bad_index(int64_t index, int64_t size) {
-  throw KernelError("max pooling backward: index " + std::to_string(index) + " is out of bounds for a plane of " +
+  throw InvalidArgument("max pooling backward: index " + std::to_string(index) + " is out of bounds for a plane of " +
                     std::to_string(size) + " elements");
 }
 
