@@ -167,8 +167,11 @@ const fl_plugin* call_entry(void* library) {
 LoadedPlugin load_plugin(const std::string& path) {
   check_file(path);
   const char* what = "loading it";
+  // An exception that leaves dlopen leaves the dynamic linker's lock with this thread.
+  const char* advice = "; remove this file: until then other threads of this process may hang when they load libraries";
   try {
     void* library = open_library(path);
+    advice = "";
     what = FL_PLUGIN_ENTRY;
     const fl_plugin* plugin = call_entry(library);
     what = "one of its functions";
@@ -178,9 +181,9 @@ LoadedPlugin load_plugin(const std::string& path) {
   } catch (const Refused&) {
     throw;
   } catch (const std::exception& error) {
-    throw Refused(std::string(what) + " threw a C++ exception: " + error.what());
+    throw Refused(std::string(what) + " threw a C++ exception: " + error.what() + advice);
   } catch (...) {
-    throw Refused(std::string(what) + " threw a C++ exception of an unknown type");
+    throw Refused(std::string(what) + " threw a C++ exception of an unknown type" + advice);
   }
 }
 
