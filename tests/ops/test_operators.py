@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ops import catalogue
-from tests.ops.conftest import MODES, Runs
+from tests.ops.session import MODES, Runs
 from tests.ops.exceptions import EXEMPTIONS
 from tests.ops.report import lines_of
 

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes, their reasons and counters; the fallback policy; what can be asked about them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.behaviour.agree import DEVICE, HIDDEN_KERNELS
+from tests.harness import device as harness
+
+torch_fl = harness.load()
+pytestmark = pytest.mark.skipif(torch_fl is None, reason="a stock device has no routes")
+ROOT = Path(__file__).resolve().parents[2]
+kernels = pytest.mark.skipif(HIDDEN_KERNELS, reason="needs the kernels of sim")
+HOST_OP = "special_bessel_j0"  # an operator sim has no kernel for
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    torch_fl.set_config("fallback", "allow")
+    torch_fl.reset_counters()
+    yield
+    torch_fl.set_config("fallback", "allow")
+
+
+def _rows(op: str) -> list:
+    return [row for row in torch_fl.counters() if str(row.op).removeprefix("aten::") == op]
+
+
+@kernels
+def test_kernel_calls_are_counted() -> None:
+    x = torch.ones(4, device=DEVICE)
+    torch_fl.reset_counters()
+    for _ in range(5):
+        x + x
+    rows = _rows("add")
+    assert [(row.overload, row.chip, row.device, row.route, row.calls) for row in rows] == [("Tensor", "sim", 0, "kernel", 5)]
+    assert rows[0].bytes == 0 and rows[0].syncs == 0
+
+
+def test_host_calls_are_counted_with_bytes_syncs_and_a_reason() -> None:
+    x = torch.ones(1000, device=DEVICE)
+    torch_fl.reset_counters()
+    for _ in range(3):
+        torch.special.bessel_j0(x)
+    (row,) = _rows(HOST_OP)
+    assert (row.route, row.calls) == ("host", 3)
+    assert row.reason and row.syncs >= 3
+    assert 3 * 2 * 4000 <= row.bytes <= 3 * 2 * 4096 + 4096 or os.environ.get("SIMCHIP_HOST_COHERENT") == "1"
+
+
+@kernels
+def test_the_reason_tells_apart_why() -> None:
+    torch.special.bessel_j0(torch.ones(2, device=DEVICE))
+    no_kernel = _rows(HOST_OP)[0].reason
+    assert re.search(r"kernel", no_kernel), no_kernel
+
+
+def test_counters_tell_devices_apart_and_reset() -> None:
+    if torch.accelerator.device_count() < 2:
+        pytest.skip("needs two devices")
+    for where in ("fl:0", "fl:1"):
+        torch.ones(2, device=where) + 1
+    assert {row.device for row in _rows("add")} == {0, 1}
+    torch_fl.reset_counters()
+    assert not [row for row in torch_fl.counters() if row.calls]
+
+
+def test_counters_of_threads_are_summed() -> None:
+    import threading
+
+    def work() -> None:
+        x = torch.ones(2, device=DEVICE)
+        for _ in range(100):
+            x.mul(2)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(row.calls for row in _rows("mul")) == 400
+
+
+def test_deny_raises_and_says_all() -> None:
+    x = torch.ones(2, 3, device=DEVICE, dtype=torch.float64)
+    torch_fl.set_config("fallback", "deny")
+    with pytest.raises(torch_fl.UnsupportedOpError) as caught:
+        torch.special.bessel_j0(x)
+    text = str(caught.value)
+    for part in ("aten::special_bessel_j0", "sim", "fl:0", "float64", "[2, 3]", "TORCH_FL_FALLBACK"):
+        assert part in text, f"{part!r} is missing from: {text}"
+
+
+def test_the_remedy_that_the_error_names_works() -> None:
+    x = torch.ones(3, device=DEVICE)
+    torch_fl.set_config("fallback", "deny")
+    with pytest.raises(torch_fl.UnsupportedOpError) as caught:
+        torch.special.bessel_j0(x)
+    remedy = re.search(r"torch_fl\.set_config\([^\n]*?\)(?=[,. ])", str(caught.value))
+    assert remedy is not None, f"no call to set_config in: {caught.value}"
+    try:
+        exec(remedy.group(), {"torch_fl": torch_fl})
+        assert torch.special.bessel_j0(x).shape == (3,)
+    finally:
+        for key in list(torch_fl.get_config()):
+            if key.startswith("fallback."):
+                torch_fl.set_config(key, None)
+
+
+@kernels
+def test_deny_lets_kernels_views_and_copies_through() -> None:
+    torch_fl.set_config("fallback", "deny")
+    x = torch.arange(6.0, device=DEVICE).view(2, 3)
+    y = (x.t() @ x + 1).relu().sum(0)
+    assert y.cpu().shape == (3,) and x[1, 2].item() == 5 and x.to(torch.int32).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert repr(x)
+
+
+def test_warn_says_it_once_per_operator() -> None:
+    torch_fl.set_config("fallback", "warn")
+    torch_fl.clear_dispatch_cache()
+    x = torch.ones(3, device=DEVICE)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            torch.special.bessel_y1(x)
+        torch.special.bessel_y1(torch.ones(4, device=DEVICE))
+        torch.special.bessel_y0(x)
+    texts = [str(item.message) for item in seen if "bessel" in str(item.message)]
+    assert sum("bessel_y1" in text for text in texts) == 1 and sum("bessel_y0" in text for text in texts) == 1
+
+
+def test_policy_of_one_operator() -> None:
+    x = torch.ones(3, device=DEVICE)
+    torch_fl.set_config(f"fallback.aten::{HOST_OP}", "deny")
+    try:
+        with pytest.raises(torch_fl.UnsupportedOpError):
+            torch.special.bessel_j0(x)
+        assert torch.special.bessel_j1(x).shape == (3,)
+        with torch_fl.config(fallback="deny"), pytest.raises(torch_fl.UnsupportedOpError):
+            torch.special.bessel_j1(x)
+        assert torch.special.bessel_j1(x).shape == (3,)
+    finally:
+        torch_fl.set_config(f"fallback.aten::{HOST_OP}", None)
+    assert torch.special.bessel_j0(x).shape == (3,)
+
+
+@pytest.mark.parametrize("value", ["forbid", "", None, 3])
+def test_a_wrong_policy_is_refused(value: object) -> None:
+    with pytest.raises(torch_fl.ConfigError, match="allow"):
+        torch_fl.set_config("fallback", value)
+
+
+def test_the_environment_sets_the_policy() -> None:
+    code = "import torch, torch_fl; x = torch.ones(2, device='fl'); torch.special.bessel_j0(x)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "TORCH_FL_FALLBACK": f"allow,aten::{HOST_OP}=deny"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1 and "UnsupportedOpError" in done.stderr, done.stderr[-500:]
+
+
+@kernels
+def test_query_tells_routes_and_reasons() -> None:
+    answer = torch_fl.query_op("aten::add.Tensor")
+    (row,) = [row for row in answer.rows if row.chip == "sim"]
+    assert row.chosen == "kernel" and row.routes[-1] == "host" and row.kernel is not None
+    host = [row for row in torch_fl.query_op(HOST_OP).rows if row.overload == ""]
+    assert host[0].chosen == "host" and host[0].kernel is None
+    assert "host" in str(torch_fl.query_op(HOST_OP))
+    torch_fl.set_config("fallback", "deny")
+    denied = [row for row in torch_fl.query_op(HOST_OP).rows if row.overload == ""]
+    assert denied[0].chosen is None
+
+
+def test_query_of_what_does_not_exist_suggests() -> None:
+    with pytest.raises(torch_fl.ConfigError, match="softmax"):
+        torch_fl.query_op("aten::sofmax")
+
+
+def test_devices_are_listed() -> None:
+    records = torch_fl.list_devices()
+    assert [record.device for record in records] == [f"fl:{i}" for i in range(torch.accelerator.device_count())]
+    assert all(r.chip == "sim" and r.vendor and r.name and r.memory > 0 for r in records)
+
+
+def test_registered_operators_are_summed_up() -> None:
+    summary = torch_fl.registered_ops_summary()
+    if HIDDEN_KERNELS:
+        assert not summary.chips.get("sim")
+        return
+    names = {kernel.op for kernel in summary.chips["sim"]}
+    assert {"aten::add.Tensor", "aten::mm", "aten::relu"} <= names
+    assert "aten::add.Tensor" in str(summary)
+
+
+def test_clearing_the_cache_changes_nothing_visible() -> None:
+    x = torch.ones(3, device=DEVICE)
+    before = (x + 1).tolist()
+    torch_fl.clear_dispatch_cache()
+    assert (x + 1).tolist() == before
+
+
+@kernels
+def test_the_counters_survive_a_cleared_cache() -> None:
+    x = torch.ones(3, device=DEVICE)
+    torch_fl.reset_counters()
+    x + x
+    torch_fl.clear_dispatch_cache()
+    x + x
+    assert sum(row.calls for row in _rows("add")) == 2
+
+
+@kernels
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "NAdam"])
+def test_foreach_optimizers_whose_operators_take_the_host_route(optimizer: str) -> None:
+    """The same steps with the kernels of some operators out of reach give the same parameters."""
+    code = (
+        "import torch, torch_fl\n"
+        "torch.manual_seed(0)\n"
+        "ps = [torch.nn.Parameter(torch.randn(3, 4).to('fl')), torch.nn.Parameter(torch.randn(5).to('fl'))]\n"
+        f"opt = torch.optim.{optimizer}(ps, lr=0.05, foreach=True, weight_decay=0.1)\n"
+        "for _ in range(3):\n"
+        "    opt.zero_grad(); sum((p * p + p).sum() for p in ps).backward(); opt.step()\n"
+        "print('RESULT', [p.detach().cpu().flatten().tolist() for p in ps])\n"
+    )
+    results = []
+    for extra in ({}, {"SIMCHIP_HIDE_KERNELS": "1"}):
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, **extra}, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr[-1500:]
+        results.append(eval(done.stdout.split("RESULT")[1]))
+    for mine, hidden in zip(*results, strict=True):
+        assert mine == pytest.approx(hidden, rel=1e-5, abs=1e-6)
