@@ -4,7 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef FL_TEST_HEADER
+#include FL_TEST_HEADER
+#else
 #include "torch_fl/fl_plugin.h"
+#endif
 
 #ifndef DEVICES
 #define DEVICES 2
