@@ -8,6 +8,7 @@ there would make ``import torch`` itself fail, so it only warns. ``import torch_
 from __future__ import annotations
 
 import atexit
+import importlib
 import sys
 import threading
 import warnings
@@ -106,10 +107,9 @@ def _bring_up() -> None:
 
 def _import_extension() -> ModuleType:
     try:
-        from torch_fl import _C
+        return importlib.import_module("torch_fl._C")
     except ImportError as error:
         raise LoadError(f"the extension torch_fl._C does not load: {error}. {_REBUILD}") from error
-    return _C
 
 
 _REBUILD = "Rebuild torch-fl against the installed torch: pip install --no-build-isolation --force-reinstall torch-fl"

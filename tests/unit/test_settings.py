@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings, against a recorder in the extension's place: no device is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import torch_fl
+from torch_fl import _load
+from torch_fl.routing import settings
+
+
+class Recorder:
+    """Takes the calls that the extension would get."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+
+    def set_policy(self, op: str, policy: str) -> None:
+        self.calls.append((op, policy))
+
+
+@pytest.fixture
+def core(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder = Recorder()
+    monkeypatch.setattr(_load, "core", lambda: recorder)
+    monkeypatch.setattr(settings, "_default", "allow")
+    monkeypatch.setattr(settings, "_by_op", {})
+    return recorder
+
+
+def test_default_policy(core: Recorder) -> None:
+    assert torch_fl.get_config("fallback") == "allow"
+    torch_fl.set_config("fallback", "deny")
+    assert torch_fl.get_config("fallback") == "deny"
+    assert core.calls == [("", "deny")]
+
+
+def test_setting_the_same_value_again_keeps_the_plans(core: Recorder) -> None:
+    torch_fl.set_config("fallback", "allow")
+    assert core.calls == []
+
+
+@pytest.mark.parametrize("spelling", ["aten::sort", "sort"])
+def test_policy_of_one_operator(core: Recorder, spelling: str) -> None:
+    torch_fl.set_config("fallback", {spelling: "warn"})
+    torch_fl.set_config(f"fallback.{spelling}.stable", "deny")
+    assert torch_fl.get_config("fallback.aten::sort") == "warn"
+    assert torch_fl.get_config("fallback.aten::sort.stable") == "deny"
+    assert torch_fl.get_config("fallback.aten::sort.values") == "warn"
+    assert torch_fl.get_config("fallback.aten::topk") == "allow"
+    torch_fl.set_config("fallback.aten::sort", None)
+    assert torch_fl.get_config("fallback.aten::sort") == "allow"
+    assert core.calls == [("aten::sort", "warn"), ("aten::sort.stable", "deny"), ("aten::sort", "")]
+
+
+def test_all_settings(core: Recorder) -> None:
+    torch_fl.set_config("fallback", {"sort": "deny"})
+    assert torch_fl.get_config() == {"fallback": "allow", "fallback.aten::sort": "deny"}
+
+
+def test_context_manager_restores_everything(core: Recorder) -> None:
+    torch_fl.set_config("fallback", {"aten::sort": "warn"})
+    with torch_fl.config(fallback="deny"):
+        torch_fl.set_config("fallback", {"aten::sort": "deny", "aten::topk": "allow"})
+        assert torch_fl.get_config("fallback") == "deny"
+    assert torch_fl.get_config() == {"fallback": "allow", "fallback.aten::sort": "warn"}
+
+
+def test_context_manager_restores_after_an_error(core: Recorder) -> None:
+    with pytest.raises(ZeroDivisionError), torch_fl.config(fallback="deny"):
+        raise ZeroDivisionError
+    assert torch_fl.get_config("fallback") == "allow"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("falback", "deny", "no setting 'falback'; did you mean 'fallback'"),
+        ("nonsense.aten::add", "deny", "no setting 'nonsense.aten::add'"),
+        ("fallback", "alow", "'alow' is not one of allow, warn, deny; did you mean 'allow'"),
+        ("fallback", None, "None is not one of allow, warn, deny"),
+        ("fallback", {"aten::sort": "never"}, "fallback.aten::sort: 'never' is not one of"),
+        ("fallback", {"aten::sortt": "deny"}, "no operator 'aten::sortt'; did you mean 'aten::sort'"),
+        ("fallback.aten::add.Tensr", "deny", "aten::add has no overload 'Tensr'; did you mean 'Tensor'"),
+        (3, "deny", "no setting 3"),
+    ],
+)
+def test_mistakes_are_explained(core: Recorder, key: Any, value: Any, message: str) -> None:
+    with pytest.raises(torch_fl.ConfigError) as error:
+        torch_fl.set_config(key, value)
+    assert message in str(error.value)
+    assert core.calls == []
+
+
+def test_a_mistake_in_a_mapping_changes_nothing(core: Recorder) -> None:
+    with pytest.raises(torch_fl.ConfigError):
+        torch_fl.set_config("fallback", {"aten::sort": "deny", "aten::nope": "deny"})
+    assert core.calls == []
+
+
+def test_environment(core: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_FL_FALLBACK", " warn, aten::sort=deny,topk = allow,")
+    settings.start(core)
+    assert torch_fl.get_config() == {
+        "fallback": "warn",
+        "fallback.aten::sort": "deny",
+        "fallback.aten::topk": "allow",
+    }
+    assert core.calls == [("", "warn"), ("aten::sort", "deny"), ("aten::topk", "allow")]
+
+
+def test_a_mistake_in_the_environment_is_explained() -> None:
+    with pytest.raises(torch_fl.ConfigError, match="TORCH_FL_FALLBACK: 'denny' is not one of allow, warn, deny"):
+        settings.parse_environment("denny")
