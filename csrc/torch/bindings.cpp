@@ -143,7 +143,9 @@ void bind_devices(py::module_& m) {
   m.def("device_count", [] { return runtime::Registry::get().device_count(); });
   m.def("initialized", &initialized);
   m.def("in_bad_fork", [] { return runtime::Registry::get().in_bad_fork(); });
-  m.def("default_generator", checked(+[](int32_t index) { return default_generator(static_cast<c10::DeviceIndex>(checked_device(index).index)); }));
+  m.def("default_generator", checked(+[](int32_t index) {
+          return default_generator(static_cast<c10::DeviceIndex>(checked_device(index).index));
+        }));
   m.def("set_memory_fraction",
         free_of_gil(+[](int32_t index, double fraction) { set_memory_fraction(fraction, index); }));
   m.def("memory_info", free_of_gil(&memory_info));

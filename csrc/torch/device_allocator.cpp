@@ -67,8 +67,7 @@ c10::DataPtr allocate_guarded(runtime::Device& device, uint64_t bytes) {
 }
 
 /// Tells a running profiler about the failure, then throws PyTorch's exception.
-[[noreturn]] C10_NOINLINE void allocation_failed(runtime::Device& device, uint64_t bytes,
-                                                 const runtime::Error& error) {
+[[noreturn]] C10_NOINLINE void allocation_failed(runtime::Device& device, uint64_t bytes, const runtime::Error& error) {
   if (error.status() == FL_OUT_OF_MEMORY && c10::memoryProfilingEnabled()) {
     const runtime::MemoryStats stats = device.allocator().stats();
     c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), static_cast<size_t>(stats.allocated_bytes.current),
@@ -197,8 +196,9 @@ runtime::Block* block_of(const at::TensorBase& tensor) {
 void record_stream(const c10::DataPtr& data, c10::Stream stream) {
   runtime::Block* block = block_of(data);
   if (block == nullptr || stream.device_type() != c10::kPrivateUse1) return;
-  TORCH_CHECK(block->device->index == stream.device_index(), "record_stream: the memory is on fl:", block->device->index,
-              " but the stream belongs to ", stream.device());
+  TORCH_CHECK(block->device->index == stream.device_index(),
+              "record_stream: the memory is on fl:", block->device->index, " but the stream belongs to ",
+              stream.device());
   guarded([&] { block->device->allocator().record_stream(block, stream.id()); });
 }
 

@@ -10,13 +10,11 @@
 namespace torch_fl::glue {
 namespace {
 
-void record_stream_on(at::Tensor& tensor, c10::Stream stream) {
-  record_stream(tensor.storage().data_ptr(), stream);
-}
+void record_stream_on(at::Tensor& tensor, c10::Stream stream) { record_stream(tensor.storage().data_ptr(), stream); }
 
 /// PyTorch's own rule (TensorImpl::has_compatible_shallow_copy_type) lets the keys of its in-tree backends replace each
-/// other, so that `module.to(device)` keeps its Parameter objects, ties between them and optimizers built earlier. fl is
-/// stored as those are: an ordinary strided TensorImpl.
+/// other, so that `module.to(device)` keeps its Parameter objects, ties between them and optimizers built earlier. fl
+/// is stored as those are: an ordinary strided TensorImpl.
 bool compatible_shallow_copy(const at::Tensor& self, const at::Tensor& from) {
   const auto ordinary = [](const at::Tensor& t) {
     return t.layout() == at::kStrided && !t.is_quantized() && !t.is_nested() && !t.is_meta();
@@ -29,8 +27,8 @@ bool compatible_shallow_copy(const at::Tensor& self, const at::Tensor& from) {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("record_stream", TORCH_FN(record_stream_on)); }
 
 /// The operator is asked with the tensor that is to be changed first; both directions matter (cpu -> fl and back), and
-/// which of the two keys the dispatcher picks depends on the arguments. Torch versions whose set_data does not go through
-/// the dispatcher ignore this; torch_fl/ falls back on swapping there.
+/// which of the two keys the dispatcher picks depends on the arguments. Torch versions whose set_data does not go
+/// through the dispatcher ignore this; torch_fl/ falls back on swapping there.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   if (c10::Dispatcher::singleton().findSchema({"aten::_has_compatible_shallow_copy_type", ""}).has_value()) {
     m.impl("_has_compatible_shallow_copy_type", TORCH_FN(compatible_shallow_copy));

@@ -107,9 +107,7 @@ const at::Generator& default_generator(c10::DeviceIndex index) {
   return slot.generator;
 }
 
-at::Generator new_generator(c10::DeviceIndex index) {
-  return at::make_generator<GeneratorImpl>(checked_index(index));
-}
+at::Generator new_generator(c10::DeviceIndex index) { return at::make_generator<GeneratorImpl>(checked_index(index)); }
 
 GeneratorImpl* generator_for(const std::optional<at::Generator>& generator, int device_index) {
   if (generator.has_value() && generator->defined()) return at::check_generator<GeneratorImpl>(generator);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device guard: current device, streams and events. torch.Stream, torch.Event and torch.accelerator stand on it, and
-// so does autograd.
+// The device guard: current device, streams and events. torch.Stream, torch.Event and torch.accelerator stand on it,
+// and so does autograd.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "../runtime/device.h"

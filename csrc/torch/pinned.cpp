@@ -69,9 +69,7 @@ class HostAllocator final : public at::HostAllocator {
     });
   }
   void empty_cache() override {
-    guarded([&] {
-      any_pool([](runtime::PinnedPool& pool) { return pool.empty_cache(), false; });
-    });
+    guarded([&] { any_pool([](runtime::PinnedPool& pool) { return pool.empty_cache(), false; }); });
   }
   at::HostStats get_stats() override;
   void reset_accumulated_stats() override {

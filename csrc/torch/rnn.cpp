@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fused LSTM and GRU cells. PyTorch's layers always ask an accelerator for them, and only CUDA has kernels; here they
-// are composed of operators that every chip can run (or route). A chip that has its own kernel is asked first.
+// The fused LSTM and GRU cells. PyTorch's layers always ask an accelerator for them, and only CUDA has kernels; here
+// they are composed of operators that every chip can run (or route). A chip that has its own kernel is asked first.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -63,10 +63,10 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& mayb
     const Tensor from_hy = through_tanh(grad_hy * out, tanh_cy);
     grad_cell_state = grad_cy.defined() ? grad_cy + from_hy : from_hy;
   }
-  const Tensor grad_gates = at::cat({through_sigmoid(grad_cell_state * cell, in),
-                                     through_sigmoid(grad_cell_state * cx, forget),
-                                     through_tanh(grad_cell_state * in, cell), grad_out},
-                                    1);
+  const Tensor grad_gates =
+      at::cat({through_sigmoid(grad_cell_state * cell, in), through_sigmoid(grad_cell_state * cx, forget),
+               through_tanh(grad_cell_state * in, cell), grad_out},
+              1);
   return {grad_gates, grad_cell_state * forget, has_bias ? grad_gates.sum(0) : Tensor()};
 }
 

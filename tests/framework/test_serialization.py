@@ -15,6 +15,14 @@ from torch import nn
 from tests.framework.helpers import needs_two_devices, run_child
 
 
+class _Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(7, 5)
+        self.head = nn.Linear(5, 7, bias=False)
+        self.head.weight = self.embed.weight
+
+
 def _round_trip(value: Any, **options: Any) -> Any:
     buffer = io.BytesIO()
     torch.save(value, buffer)
@@ -68,22 +76,14 @@ def test_views_keep_sharing() -> None:
 
 def test_tied_weights_stay_tied() -> None:
     """A tied model keeps its ties through to(), deepcopy, save and load."""
-
-    class Tied(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embed = nn.Embedding(7, 5)
-            self.head = nn.Linear(5, 7, bias=False)
-            self.head.weight = self.embed.weight
-
-    model = Tied().to("fl")
+    model = _Tied().to("fl")
     assert model.head.weight is model.embed.weight
     assert copy.deepcopy(model).head.weight.data_ptr() != model.head.weight.data_ptr()
     loaded = _round_trip(model, weights_only=False)
     assert loaded.head.weight is loaded.embed.weight
     state = _round_trip(model.state_dict(), map_location="cpu")
     assert state["head.weight"].data_ptr() == state["embed.weight"].data_ptr()
-    fresh = Tied()
+    fresh = _Tied()
     fresh.load_state_dict(state)
     assert torch.equal(fresh.head.weight, model.head.weight.cpu())
 
