@@ -41,7 +41,7 @@ option(TORCH_FL_IN_PLACE "Write built libraries into the source tree" ${in_place
 # fl_place(<target> <folder inside the package>): where the target's library belongs ("." is the package itself).
 function(fl_place target folder)
   if(TORCH_FL_IN_PLACE)
-    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_SOURCE_DIR}/torch_fl/${folder}")
+    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_SOURCE_DIR}/torch_fl/${folder}")
   else()
     install(TARGETS ${target} LIBRARY DESTINATION "torch_fl/${folder}")
   endif()
