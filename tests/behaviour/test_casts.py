@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.behaviour.agree import DEVICE, DTYPES, agree, short, values
+from tests.harness import compare
 
 FLOAT8 = [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz]
 
@@ -62,11 +63,11 @@ def test_round_trips_of_layouts(dtype: torch.dtype) -> None:
         lambda a: a.permute(1, 2, 0)[2],
     ):
         there = view(x).to(DEVICE)
-        assert there.dtype == dtype and torch.equal(there.cpu(), view(x))
-        assert torch.equal(view(x.to(DEVICE)).cpu(), view(x))
         target = torch.zeros(view(x).shape, dtype=dtype)
         target.copy_(view(x.to(DEVICE)))
-        assert torch.equal(target, view(x))
+        assert there.dtype == dtype
+        for found in (there.cpu(), view(x.to(DEVICE)).cpu(), target):
+            compare.check_tensor(found, view(x), None, True, "")
 
 
 def test_writing_into_strided_targets_leaves_the_rest() -> None:
@@ -111,7 +112,8 @@ def test_tensors_become_lists_arrays_and_text() -> None:
     x = values((2, 3), torch.float32)
     assert x.to(DEVICE).tolist() == x.tolist()
     assert (x.to(DEVICE).cpu().numpy() == x.numpy()).all()
-    with pytest.raises(TypeError):
-        x.to(DEVICE).numpy()
+    if DEVICE != "cpu":
+        with pytest.raises(TypeError):
+            x.to(DEVICE).numpy()
     text = repr(x.to(DEVICE))
     assert repr(x)[:-1] in text.replace(f", device='{x.to(DEVICE).device}'", "") or DEVICE == "cpu"

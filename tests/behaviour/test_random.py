@@ -47,14 +47,14 @@ DRAWS: dict[str, Draw] = {
     "binomial": lambda d: torch.binomial(torch.full((1001,), 10.0, device=d), torch.full((1001,), 0.3, device=d)),
     "gamma": lambda d: torch._standard_gamma(torch.full((1001,), 2.0, device=d)),
     "dropout": lambda d: F.dropout(torch.ones(1001, device=d), 0.3),
-    "alpha_dropout": lambda d: F.alpha_dropout(torch.ones(1001, device=d), 0.3),
+    "alpha_dropout": lambda d: F.alpha_dropout(torch.ones(1001, device=d), 0.3, training=True),
     "dropout2d": lambda d: F.dropout2d(torch.ones(1, 101, 2, 2, device=d), 0.3),
     "rrelu": lambda d: F.rrelu(-torch.ones(1001, device=d), training=True),
     "rand_like of strided": lambda d: torch.rand_like(torch.empty(7, 11, device=d).t()),
     "uniform_ on strided": lambda d: torch.zeros(40, 50, device=d)[:, ::2].uniform_(),
     "gumbel_softmax": lambda d: F.gumbel_softmax(torch.ones(101, 3, device=d), hard=True),
     "kaiming": lambda d: torch.nn.init.kaiming_uniform_(torch.empty(11, 13, device=d)),
-    "fractional_max_pool2d": lambda d: F.fractional_max_pool2d(torch.arange(64.0, device=d).view(1, 1, 8, 8), 2, 3),
+    "fractional_max_pool2d": lambda d: F.fractional_max_pool2d(torch.arange(1600.0, device=d).view(4, 1, 20, 20), 2, 9),
 }
 # What the core and a chip compute with different maths libraries: equal to rounding, not to the bit.
 ROUNDED = frozenset(
