@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cached allocation with its release: below 0.3 us.
 
-    python -m benchmarks.bench_allocation
+python -m benchmarks.bench_allocation
 """
 
 from __future__ import annotations

@@ -35,7 +35,9 @@ def main() -> None:
     rows = []
     for name in cpu:
         torch_fl.reset_counters()
-        times = common.interleave({"cpu": cpu[name], "fl": fl[name]}, options.repeats, settle=torch.accelerator.synchronize)
+        times = common.interleave(
+            {"cpu": cpu[name], "fl": fl[name]}, options.repeats, settle=torch.accelerator.synchronize
+        )
         routes = ",".join(torch_fl.counters().by("route"))
         detail = f"fl {common.median(times['fl']):.0f} ns, cpu {common.median(times['cpu']):.0f} ns, route {routes}"
         rows.append(common.Row(name, common.ratio(times, "fl", "cpu"), "x cpu", TARGET, detail))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What counting every call costs: below 2 % of a small operator.
 
-    python -m benchmarks.bench_counters
+python -m benchmarks.bench_counters
 """
 
 from __future__ import annotations

@@ -76,7 +76,9 @@ def _in_process(mode: str, repeats: int) -> dict[str, tuple[float, str]]:
     if mode == "coherent":
         extra["SIMCHIP_HOST_COHERENT"] = "1"
     command = [sys.executable, __file__, "--mode", mode, "--repeats", str(repeats)]
-    done = subprocess.run(command, env={**os.environ, **extra}, cwd=common.ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env={**os.environ, **extra}, cwd=common.ROOT, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed: {done.stderr[-2000:]}")
     return dict(json.loads(done.stdout.splitlines()[-1]))

@@ -24,7 +24,7 @@ ROUNDS = 50
 
 
 def cases() -> dict[str, Callable[[int], Callable[[], Any]]]:
-    """For each operator a maker of calls; a new size gives a new signature. All are structured: they have a C++ meta."""
+    """Makers of calls by operator; a new size gives a new signature. All are structured: they have a C++ meta."""
     import torch
     import torch.nn.functional as F
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Latency of small operators as Python sees it, on sim executing inline, against the stock CPU: at most 0.9 times.
 
-    python -m benchmarks.bench_small_ops
+python -m benchmarks.bench_small_ops
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def main() -> None:
     cpu, fl = cases("cpu"), cases("fl")
     for name in cpu:
         torch_fl.reset_counters()
-        times = common.interleave({"cpu": cpu[name], "fl": fl[name]}, options.repeats, settle=torch.accelerator.synchronize)
+        times = common.interleave(
+            {"cpu": cpu[name], "fl": fl[name]}, options.repeats, settle=torch.accelerator.synchronize
+        )
         routes = ",".join(torch_fl.counters().by("route"))
         detail = f"fl {common.median(times['fl']):.0f} ns, cpu {common.median(times['cpu']):.0f} ns, route {routes}"
         rows.append(common.Row(name, common.ratio(times, "fl", "cpu"), "x cpu", TARGET, detail))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the chip adds to `import torch`: at most 60 ms. Pairs of fresh processes, with and without autoloading.
 
-    python -m benchmarks.bench_startup
+python -m benchmarks.bench_startup
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def main() -> None:
         times = {autoload: import_seconds(autoload) for autoload in order}
         pairs.append((times[True], times[False]))
     added = statistics.median(a - b for a, b in pairs) * 1e3
-    detail = f"with {statistics.median(a for a, _ in pairs) * 1e3:.0f} ms, without {statistics.median(b for _, b in pairs) * 1e3:.0f} ms"
+    loaded, plain = (statistics.median(times) * 1e3 for times in zip(*pairs, strict=True))
+    detail = f"with {loaded:.0f} ms, without {plain:.0f} ms"
     common.finish("import torch", [common.Row("added by the chip", added, "ms", TARGET_MS, detail)], options)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A clean build on two cores: at most 6 minutes. Builds a copy of the tracked files, without a compiler cache.
 
-    python -m benchmarks.build_time
+python -m benchmarks.build_time
 """
 
 from __future__ import annotations
@@ -25,7 +25,17 @@ def build(folder: Path) -> float:
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=common.ROOT, capture_output=True, check=True).stdout
     subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
     env = {**os.environ, "CCACHE_DISABLE": "1", "CMAKE_BUILD_PARALLEL_LEVEL": "2"}
-    command = [sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "-w", str(folder / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        ".",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(folder / "out"),
+    ]
     start = time.monotonic()
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     if done.returncode != 0:

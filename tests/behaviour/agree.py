@@ -83,7 +83,9 @@ def agree(
     return found
 
 
-def agree_gradients(function: Callable[..., torch.Tensor], *args: torch.Tensor, tolerance: Tolerance | None = None) -> None:
+def agree_gradients(
+    function: Callable[..., torch.Tensor], *args: torch.Tensor, tolerance: Tolerance | None = None
+) -> None:
     """The gradients of function(*args).sum() with respect to all (floating) arguments are the CPU's."""
     grads = []
     for where in ("cpu", DEVICE):

@@ -87,15 +87,20 @@ def test_copy_broadcasts_and_refuses_what_does_not_fit() -> None:
     agree(lambda a: torch.zeros(3, 4, device=a.device).copy_(a), values((3, 1), torch.float32))
     agree(lambda a: torch.zeros(3, 4, device=a.device).copy_(a), values((), torch.float32))
     agree(lambda a: torch.zeros(3, 4, device=a.device).copy_(a), values((3,), torch.float32))
-    assert torch.equal(torch.zeros(3, 4).copy_(values((4,), torch.float32).to(DEVICE)), values((4,), torch.float32).expand(3, 4))
+    assert torch.equal(
+        torch.zeros(3, 4).copy_(values((4,), torch.float32).to(DEVICE)), values((4,), torch.float32).expand(3, 4)
+    )
 
 
 def test_to_keeps_identity_where_nothing_changes_and_copies_on_request() -> None:
     x = torch.ones(3, device=DEVICE)
-    assert x.to(DEVICE) is x and x.to(torch.float32) is x and x.float() is x
+    assert x.to(DEVICE) is x
+    assert x.to(torch.float32) is x
+    assert x.float() is x
     assert x.to(DEVICE, copy=True) is not x
     assert x.to(torch.ones(1, device=DEVICE)) is x
-    assert x.to("cpu").device.type == "cpu" and x.cpu().to(x.device).device == x.device
+    assert x.to("cpu").device.type == "cpu"
+    assert x.cpu().to(x.device).device == x.device
     assert x.to(torch.float64, non_blocking=True).dtype == torch.float64
 
 

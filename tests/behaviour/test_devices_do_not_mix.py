@@ -94,4 +94,5 @@ def test_gradients_flow_across_devices() -> None:
     x = torch.ones(3, device="fl:0", requires_grad=True)
     y = (x * 2).to("fl:1") * 3
     (y.cpu() * 4).sum().backward()
-    assert x.grad.device == torch.device("fl:0") and (x.grad == 24).all()
+    assert x.grad.device == torch.device("fl:0")
+    assert (x.grad == 24).all()

@@ -114,8 +114,10 @@ def test_every_way_to_name_a_device() -> None:
         assert x.to(where).device == torch.device("fl:0"), where
     for where in ("fl:1", 1, torch.device("fl", 1), torch.device(1)):
         assert x.to(where).device == torch.device("fl:1"), where
-    assert x.fl().device == torch.device("fl:0") and x.fl(1).device == torch.device("fl:1")
-    assert x.fl().is_fl and not x.is_fl
+    assert x.fl().device == torch.device("fl:0")
+    assert x.fl(1).device == torch.device("fl:1")
+    assert x.fl().is_fl
+    assert not x.is_fl
     assert torch.nn.Linear(2, 2).to(1).weight.device == torch.device("fl:1")
 
 
@@ -159,6 +161,7 @@ def test_deterministic_fill_of_uninitialised_memory() -> None:
         assert (torch.empty(4, dtype=torch.int32, device=DEVICE) == torch.iinfo(torch.int32).max).all()
         assert torch.empty_strided((2, 2), (1, 2), device=DEVICE).isnan().all()
         grown = torch.ones(2, device=DEVICE).resize_(5)
-        assert grown[2:].isnan().all() and (grown[:2] == 1).all()
+        assert grown[2:].isnan().all()
+        assert (grown[:2] == 1).all()
     finally:
         torch.use_deterministic_algorithms(False)

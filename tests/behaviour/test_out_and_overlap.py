@@ -44,7 +44,8 @@ def test_out_is_resized_with_the_stock_warning(name: str, shape: tuple[int, ...]
     out = torch.ones(shape, device=DEVICE)
     found, found_texts = _with_warnings(OUT_CALLS[name], x.to(DEVICE), out)
     assert found_texts == texts
-    assert found.shape == expected.shape and found.stride() == expected.stride()
+    assert found.shape == expected.shape
+    assert found.stride() == expected.stride()
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-5, atol=1e-5)
     if name != "nonzero":
         assert found is out
@@ -88,7 +89,10 @@ def test_out_that_is_an_input() -> None:
 
 
 def test_out_that_requires_grad_is_refused() -> None:
-    agree(lambda x: torch.add(x, x, out=torch.zeros(2, 3, device=x.device, requires_grad=True)), values((2, 3), torch.float32))
+    agree(
+        lambda x: torch.add(x, x, out=torch.zeros(2, 3, device=x.device, requires_grad=True)),
+        values((2, 3), torch.float32),
+    )
 
 
 OVERLAPS: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -143,25 +147,34 @@ def test_inplace_changes_versions_and_is_seen_by_autograd() -> None:
     t = torch.zeros(2, device=DEVICE)
     version = t._version
     t.add_(1).bessel = None  # the tensor returned is the tensor itself
-    assert t.bessel is None and t._version == version + 1
+    assert t.bessel is None
+    assert t._version == version + 1
     torch.special.bessel_j0(t, out=t)
     assert t._version > version + 1
     agree_gradients(lambda a: (a * 2).add_(1).mul_(3).relu_(), values((2, 3), torch.float64))
-    agree_gradients(lambda a: torch.zeros(4, 3, device=a.device, dtype=a.dtype).index_copy_(0, torch.arange(2, device=a.device), a) * 2, values((2, 3), torch.float64))
+    agree_gradients(
+        lambda a: (
+            torch.zeros(4, 3, device=a.device, dtype=a.dtype).index_copy_(0, torch.arange(2, device=a.device), a) * 2
+        ),
+        values((2, 3), torch.float64),
+    )
 
 
 def test_resize_keeps_what_was_there() -> None:
     x = torch.arange(6.0, device=DEVICE)
     pointer = x.data_ptr()
     x.resize_(2, 2)
-    assert x.tolist() == [[0, 1], [2, 3]] and x.data_ptr() == pointer
+    assert x.tolist() == [[0, 1], [2, 3]]
+    assert x.data_ptr() == pointer
     x.resize_(9)
     assert x[:6].tolist() == [0, 1, 2, 3, 4, 5]
     x.resize_(0)
-    assert x.numel() == 0 and x.sum().item() == 0
+    assert x.numel() == 0
+    assert x.sum().item() == 0
     agree(lambda a: a.t().resize_(3, 3)[:1], values((3, 3), torch.float32))
     agree(lambda a: a.set_(torch.ones(4, device=a.device)), values((3, 3), torch.float32), views=False)
     agree(lambda a: a.resize_as_(torch.ones(1, 2, device=a.device)), values((3, 3), torch.float32))
     storage = torch.arange(4.0, device=DEVICE).untyped_storage()
     storage.resize_(32)
-    assert storage.nbytes() == 32 and torch.empty(0, device=DEVICE).set_(storage)[:4].tolist() == [0, 1, 2, 3]
+    assert storage.nbytes() == 32
+    assert torch.empty(0, device=DEVICE).set_(storage)[:4].tolist() == [0, 1, 2, 3]

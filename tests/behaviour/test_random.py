@@ -58,8 +58,10 @@ DRAWS: dict[str, Draw] = {
 }
 # What the core and a chip compute with different maths libraries: equal to rounding, not to the bit.
 ROUNDED = frozenset(
-    ["randn", "randn float64", "randn complex64", "normal_", "normal of tensors", "exponential_", "cauchy_", "log_normal_",
-     "geometric_", "gumbel_softmax"]
+    [
+        "randn", "randn float64", "randn complex64", "normal_", "normal of tensors", "exponential_", "cauchy_",
+        "log_normal_", "geometric_", "gumbel_softmax",
+    ]
 )  # fmt: skip
 
 
@@ -91,7 +93,8 @@ def test_both_devices_draw_the_same(name: str) -> None:
 @pytest.mark.skipif(harness.is_stock(), reason="the stock CPU has its own generator")
 def test_state_is_sixteen_bytes_and_restores() -> None:
     state = torch.fl.get_rng_state()
-    assert state.dtype == torch.uint8 and state.numel() == 16
+    assert state.dtype == torch.uint8
+    assert state.numel() == 16
     first = torch.rand(5, device=DEVICE).cpu()
     torch.fl.set_rng_state(state)
     assert torch.equal(torch.rand(5, device=DEVICE).cpu(), first)

@@ -13,11 +13,16 @@ import torch
 from tests.behaviour.agree import COMMON, DEVICE, FLOATS, INTEGERS, agree, short, values
 
 SCALARS: list[Any] = [2, 0, -3, 2.5, True, float("inf"), float("nan"), 1 + 2j]
-IN_PLACE = """add_ sub_ mul_ div_ true_divide_ floor_divide_ remainder_ fmod_ pow_ eq_ ne_ lt_ le_ gt_ ge_ fill_
-    clamp_min_ clamp_max_ bitwise_and_ bitwise_or_ bitwise_xor_ __iadd__ __isub__ __imul__ __itruediv__ __ifloordiv__
-    __imod__ __ipow__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__ xlogy_ float_power_ masked_fill_""".split()
-REFLECTED = """__radd__ __rsub__ __rmul__ __rtruediv__ __rfloordiv__ __rmod__ __rpow__ __rand__ __ror__ __rxor__
-    __rlshift__ __rrshift__""".split()
+IN_PLACE = [
+    "add_", "sub_", "mul_", "div_", "true_divide_", "floor_divide_", "remainder_", "fmod_", "pow_", "eq_", "ne_",
+    "lt_", "le_", "gt_", "ge_", "fill_", "clamp_min_", "clamp_max_", "bitwise_and_", "bitwise_or_", "bitwise_xor_",
+    "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__", "__iand__",
+    "__ior__", "__ixor__", "__ilshift__", "__irshift__", "xlogy_", "float_power_", "masked_fill_",
+]  # fmt: skip
+REFLECTED = [
+    "__radd__", "__rsub__", "__rmul__", "__rtruediv__", "__rfloordiv__", "__rmod__", "__rpow__", "__rand__",
+    "__ror__", "__rxor__", "__rlshift__", "__rrshift__",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", COMMON, ids=short)
@@ -104,7 +109,15 @@ def test_float_division_by_zero(dtype: torch.dtype) -> None:
         agree(function, x)
 
 
-BINARY: list[Callable[..., torch.Tensor]] = [torch.add, torch.sub, torch.mul, torch.div, torch.maximum, torch.eq, torch.lt]
+BINARY: list[Callable[..., torch.Tensor]] = [
+    torch.add,
+    torch.sub,
+    torch.mul,
+    torch.div,
+    torch.maximum,
+    torch.eq,
+    torch.lt,
+]
 
 
 @pytest.mark.parametrize("function", BINARY, ids=lambda f: f.__name__)
@@ -115,7 +128,8 @@ def test_zero_dim_tensors_of_the_cpu_mix_with_the_device(function: Callable[...,
     if function is torch.maximum:  # no wrapped-number rule on devices: compare only one side
         expected = function(x, scalar)
     for found in (function(x.to(DEVICE), scalar), function(scalar, x.to(DEVICE))):
-        assert found.device.type == torch.device(DEVICE).type and found.dtype == expected.dtype
+        assert found.device.type == torch.device(DEVICE).type
+        assert found.dtype == expected.dtype
     torch.testing.assert_close(function(x.to(DEVICE), scalar).cpu(), expected)
     torch.testing.assert_close(function(scalar, x.to(DEVICE)).cpu(), function(scalar, x))
 
@@ -127,7 +141,9 @@ def test_type_promotion_matrix() -> None:
             agree(torch.mul, values((2, 3), left), values((), right, 1), tolerance=(1e-2, 1e-2))
 
 
-@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "pow", "clamp", "lerp", "addcmul", "hypot", "atan2", "copysign"])
+@pytest.mark.parametrize(
+    "name", ["add", "sub", "mul", "div", "pow", "clamp", "lerp", "addcmul", "hypot", "atan2", "copysign"]
+)
 def test_scalar_results_have_the_cpus_type(name: str) -> None:
     x = values((4,), torch.int32)
     functions: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -143,7 +159,11 @@ def test_scalar_results_have_the_cpus_type(name: str) -> None:
 
 def test_item_bool_float_and_index() -> None:
     x = torch.tensor(3, device=DEVICE)
-    assert x.item() == 3 and int(x) == 3 and float(x) == 3.0 and bool(x) and [10, 11, 12, 13][x] == 13
+    assert x.item() == 3
+    assert int(x) == 3
+    assert float(x) == 3.0
+    assert bool(x)
+    assert [10, 11, 12, 13][x] == 13
     assert torch.tensor([2.5], device=DEVICE).item() == 2.5
     assert torch.tensor(True, device=DEVICE).item() is True
     assert torch.tensor(1 + 2j, device=DEVICE).item() == 1 + 2j

@@ -58,7 +58,9 @@ def test_writes_through_views_reach_the_base(name: str) -> None:
     agree(write, values((4, 6), torch.float32), may_raise=False)
 
 
-@pytest.mark.parametrize("name", ["transpose", "slice", "expand", "unfold", "as_strided", "diagonal", "narrow to nothing"])
+@pytest.mark.parametrize(
+    "name", ["transpose", "slice", "expand", "unfold", "as_strided", "diagonal", "narrow to nothing"]
+)
 def test_gradients_through_views(name: str) -> None:
     agree_gradients(lambda x: VIEWS[name](x) * 2, values((4, 6), torch.float64))
 

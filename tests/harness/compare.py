@@ -49,7 +49,9 @@ def to_cpu(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().to("cpu").resolve_conj().resolve_neg()
 
 
-def check_tensor(actual: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance | None, values: bool, at: str) -> None:
+def check_tensor(
+    actual: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance | None, values: bool, at: str
+) -> None:
     """Raise Mismatch unless dtype and sizes agree and, if `values`, the elements are close."""
     if actual.dtype != expected.dtype:
         raise Mismatch(f"{at}dtype: expected {expected.dtype}, found {actual.dtype}")
@@ -71,7 +73,11 @@ def _check_values(actual: torch.Tensor, expected: torch.Tensor, tolerance: Toler
     if wider is not None:
         actual, expected = actual.to(wider), expected.to(wider)
     floating = expected.is_floating_point() or expected.is_complex()
-    same = torch.allclose(actual, expected, rtol=rtol, atol=atol, equal_nan=True) if floating else torch.equal(actual, expected)
+    same = (
+        torch.allclose(actual, expected, rtol=rtol, atol=atol, equal_nan=True)
+        if floating
+        else torch.equal(actual, expected)
+    )
     if not same:
         raise Mismatch(at + _difference(actual, expected, rtol, atol))
 
@@ -84,7 +90,8 @@ def _difference(actual: torch.Tensor, expected: torch.Tensor, rtol: float, atol:
     index = tuple(int(i) for i in wrong.nonzero()[0])
     count, total = int(wrong.sum()), wrong.numel()
     found, wanted = actual[index].item(), expected[index].item()
-    return f"values: {count} of {total} differ (rtol {rtol:g}, atol {atol:g}), first at {list(index)}: expected {wanted}, found {found}"
+    where = f"{count} of {total} differ (rtol {rtol:g}, atol {atol:g}), first at {list(index)}"
+    return f"values: {where}: expected {wanted}, found {found}"
 
 
 def check_tree(
@@ -120,14 +127,20 @@ def _kind(value: Any) -> str:
     return f"{type(value).__name__} of {len(value)}" if isinstance(value, (list, tuple)) else type(value).__name__
 
 
-def _check_object(actual: Any, expected: Any, tolerances: dict[torch.dtype, Tolerance] | None, values: bool, at: str) -> None:
+def _check_object(
+    actual: Any, expected: Any, tolerances: dict[torch.dtype, Tolerance] | None, values: bool, at: str
+) -> None:
     if type(actual) is not type(expected):
-        raise Mismatch(f"{at}expected {type(expected).__name__} {expected!r:.80}, found {type(actual).__name__} {actual!r:.80}")
+        raise Mismatch(
+            f"{at}expected {type(expected).__name__} {expected!r:.80}, found {type(actual).__name__} {actual!r:.80}"
+        )
     if not values or isinstance(expected, torch.device):
         return
     if isinstance(expected, float):
         rtol, atol = (tolerances or {}).get(torch.float32) or default_tolerance(torch.float32)
-        same = math.isclose(actual, expected, rel_tol=rtol, abs_tol=atol) or (math.isnan(actual) and math.isnan(expected))
+        same = math.isclose(actual, expected, rel_tol=rtol, abs_tol=atol) or (
+            math.isnan(actual) and math.isnan(expected)
+        )
     elif isinstance(expected, (bool, int, complex, str, torch.dtype, torch.Size, type(None))):
         same = actual == expected
     else:
@@ -143,9 +156,13 @@ def check_strides(actual: Any, expected: Any) -> None:
             continue
         for size, a, b in zip(wanted.shape, found.stride(), wanted.stride(), strict=True):
             if size > 1 and a != b:
-                raise Mismatch(f"output {i} strides: expected {wanted.stride()}, found {found.stride()} of {list(wanted.shape)}")
+                raise Mismatch(
+                    f"output {i} strides: expected {wanted.stride()}, found {found.stride()} of {list(wanted.shape)}"
+                )
         if (found.is_conj(), found.is_neg()) != (wanted.is_conj(), wanted.is_neg()):
-            raise Mismatch(f"output {i} bits: expected conj {wanted.is_conj()} neg {wanted.is_neg()}, found the opposite")
+            raise Mismatch(
+                f"output {i} bits: expected conj {wanted.is_conj()} neg {wanted.is_neg()}, found the opposite"
+            )
 
 
 def aliases(outputs: Any, inputs: Any) -> list[tuple[int, int]]:

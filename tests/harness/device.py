@@ -17,8 +17,27 @@ DEVICE = os.environ.get("TORCH_FL_TEST_DEVICE", "fl")
 
 # Operators that move, view or allocate. They say nothing about where the arithmetic ran, so they are not counted.
 NON_COMPUTE = frozenset(
-    """_copy_from _copy_from_and_resize copy_ _to_copy set_ empty empty_strided resize_ view as_strided _reshape_alias
-    unfold view_as_real view_as_complex _local_scalar_dense clone detach alias record_stream""".split()
+    [
+        "_copy_from",
+        "_copy_from_and_resize",
+        "copy_",
+        "_to_copy",
+        "set_",
+        "empty",
+        "empty_strided",
+        "resize_",
+        "view",
+        "as_strided",
+        "_reshape_alias",
+        "unfold",
+        "view_as_real",
+        "view_as_complex",
+        "_local_scalar_dense",
+        "clone",
+        "detach",
+        "alias",
+        "record_stream",
+    ]
 )
 
 

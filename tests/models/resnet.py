@@ -28,7 +28,10 @@ class ResNet18(nn.Module):
     def __init__(self, channels: int = 3, classes: int = 10, width: int = 64) -> None:
         super().__init__()
         self.stem = nn.Sequential(
-            nn.Conv2d(channels, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True), nn.MaxPool2d(2)
+            nn.Conv2d(channels, width, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(2),
         )
         stages = []
         inputs = width

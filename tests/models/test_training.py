@@ -69,9 +69,12 @@ def test_one_step_equals_the_cpu(name: str) -> None:
     expected.backward()
     found.backward()
     for (label, mine), theirs in zip(other.named_parameters(), cpu.parameters(), strict=True):
-        assert mine.grad is not None and mine.grad.device.type == torch.device(DEVICE).type, label
+        assert mine.grad is not None, label
+        assert mine.grad.device.type == torch.device(DEVICE).type, label
         scale = float(theirs.grad.abs().max()) + 1e-6
-        torch.testing.assert_close(mine.grad.cpu(), theirs.grad, rtol=1e-3, atol=1e-3 * scale, msg=lambda m, n=label: f"{n}: {m}")
+        torch.testing.assert_close(
+            mine.grad.cpu(), theirs.grad, rtol=1e-3, atol=1e-3 * scale, msg=lambda m, n=label: f"{n}: {m}"
+        )
     for (label, mine), theirs in zip(other.named_buffers(), cpu.buffers(), strict=True):
         torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-4, atol=1e-4, msg=lambda m, n=label: f"{n}: {m}")
 
@@ -143,7 +146,8 @@ def test_a_model_split_over_two_devices_trains() -> None:
     here.zero_grad()
     loss = torch.nn.functional.mse_loss(there(here(x.to("fl:0")).relu().to("fl:1")), y.to("fl:1"))
     loss.backward()
-    assert here.weight.grad.device == torch.device("fl:0") and there.weight.grad.device == torch.device("fl:1")
+    assert here.weight.grad.device == torch.device("fl:0")
+    assert there.weight.grad.device == torch.device("fl:1")
     torch.testing.assert_close(loss.item(), reference.item(), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(here.weight.grad.cpu(), expected, rtol=1e-4, atol=1e-5)
 

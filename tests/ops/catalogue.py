@@ -55,7 +55,9 @@ def dtypes_of(kind: str, info: Any) -> list[str]:
     return ["complex64", "float32", "float64"]
 
 
-def tasks(patterns: Sequence[str] = ("*",), dtypes: Sequence[str] = (), kinds: Sequence[str] = KINDS) -> list[dict[str, Any]]:
+def tasks(
+    patterns: Sequence[str] = ("*",), dtypes: Sequence[str] = (), kinds: Sequence[str] = KINDS
+) -> list[dict[str, Any]]:
     """One task per entry whose name matches a pattern, restricted to `dtypes` when given."""
     result = []
     for kind in kinds:

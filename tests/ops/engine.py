@@ -39,7 +39,16 @@ NO_DTYPE = "-"  # error_inputs do not vary with dtype
 
 # Operators whose result (or part of it) is whatever was in memory.
 UNDEFINED_VALUES = frozenset(
-    "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize_ resize_as_".split()
+    [
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "empty_permuted",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "resize_as_",
+    ]
 )
 _GENERATED_AT_MOST = 64  # some OpInfos make thousands of samples
 
@@ -84,7 +93,11 @@ class Arguments:
         if any(True for _ in tensors_of(self.tree)):
             return True
         values = [self.input, *self.args, *self.kwargs.values()]
-        return any(isinstance(value, torch.device) or value == "cpu" for value in values if isinstance(value, (str, torch.device)))
+        return any(
+            isinstance(value, torch.device) or value == "cpu"
+            for value in values
+            if isinstance(value, (str, torch.device))
+        )
 
 
 @dataclasses.dataclass
@@ -249,7 +262,10 @@ class Gradients:
 
 
 def gradients(
-    function: Callable[..., Any], arguments: Arguments, process: Callable[[Any], Any], call: Callable[..., Any] | None = None
+    function: Callable[..., Any],
+    arguments: Arguments,
+    process: Callable[[Any], Any],
+    call: Callable[..., Any] | None = None,
 ) -> Gradients | None:
     """Gradients of a fixed pseudo-random combination of the outputs. None when nothing can be differentiated."""
     wanted = [tensor for tensor in tensors_of(arguments.tree) if tensor.requires_grad]
@@ -299,7 +315,9 @@ def check_errors(op: Any, options: Options) -> list[Outcome]:
 
         same_class = recorder.check("errors", arguments.tree, run)
         if same_class and "error_text" in options.variants and names_no_device(str(expected)):
-            recorder.check("error_text", arguments.tree, lambda r=item.error_regex, f=found, e=expected: _check_text(r, f[0], e))
+            recorder.check(
+                "error_text", arguments.tree, lambda r=item.error_regex, f=found, e=expected: _check_text(r, f[0], e)
+            )
     return recorder.outcomes()
 
 

@@ -107,7 +107,9 @@ def _check_case(recorder: Recorder, case: Case, expected: Run, tolerances: Any, 
     def backward() -> None:
         if not found or found[0].gradients is None:
             raise Mismatch("no gradients on the device; the CPU has some")
-        compare.check_tree(found[0].gradients, expected.gradients, tolerances, not expected.random, options.device, "gradient ")
+        compare.check_tree(
+            found[0].gradients, expected.gradients, tolerances, not expected.random, options.device, "gradient "
+        )
 
     recorder.check("forward", sample, forward)
     if expected.gradients is not None and "backward" in options.variants and found:

@@ -100,7 +100,9 @@ def check_optimizer(info: Any, dtype: torch.dtype, options: Options) -> list[Out
     return recorder.outcomes()
 
 
-def _check(info: Any, options: Options, parameters: _Parameters, kwargs: dict[str, Any], expected: dict[str, Any]) -> None:
+def _check(
+    info: Any, options: Options, parameters: _Parameters, kwargs: dict[str, Any], expected: dict[str, Any]
+) -> None:
     found = options.call(_steps, info, Mover(options.device).move(parameters), copy.deepcopy(kwargs))
     compare.check_tree(found["parameters"], expected["parameters"], _TOLERANCES, True, options.device, "parameter ")
     if set(found["state"]) != set(expected["state"]):

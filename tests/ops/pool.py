@@ -57,7 +57,7 @@ class _Worker:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.process: subprocess.Popen[bytes] | None = None
-        self.log = tempfile.TemporaryFile()
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
         self._buffer = b""
 
     def start(self) -> None:
@@ -76,13 +76,15 @@ class _Worker:
             self.start()
             if self.receive(_START_TIMEOUT) is None:
                 raise RuntimeError(f"a worker did not start: {self.death()}")
-        assert self.process is not None and self.process.stdin is not None
+        assert self.process is not None
+        assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(task).encode() + b"\n")
         self.process.stdin.flush()
 
     def receive(self, timeout: float | None = None) -> dict[str, Any] | None:
         """The next message; None when the process died or made no progress in time."""
-        assert self.process is not None and self.process.stdout is not None
+        assert self.process is not None
+        assert self.process.stdout is not None
         descriptor = self.process.stdout.fileno()
         while b"\n" not in self._buffer:
             ready, _, _ = select.select([descriptor], [], [], timeout or self.settings.timeout)

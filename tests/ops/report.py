@@ -74,7 +74,8 @@ class Report:
         for variant in sorted({o.variant for o in self.results.outcomes}):
             mine = [o for o in self.results.outcomes if o.variant == variant]
             good = sum(o.passed for o in mine)
-            rows.append(f"  {variant:14} {good:6} of {len(mine):6}  {100 * good / len(mine):6.2f} %  {sum(o.samples for o in mine):7} checks")
+            rate, checks = 100 * good / len(mine), sum(o.samples for o in mine)
+            rows.append(f"  {variant:14} {good:6} of {len(mine):6}  {rate:6.2f} %  {checks:7} checks")
         return rows
 
     def summary(self) -> str:
@@ -82,7 +83,9 @@ class Report:
         for label, forward in (("forward", True), ("backward", False)):
             total, passed, excused = self.pairs(forward)
             if total:
-                lines.append(f"{label} pairs: {passed} of {total} pass ({100 * passed / total:.2f} %), {excused} exempted")
+                lines.append(
+                    f"{label} pairs: {passed} of {total} pass ({100 * passed / total:.2f} %), {excused} exempted"
+                )
         lines += self.by_variant()
         calls = self.calls()
         if calls:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the operator suite from the command line.
 
-    python -m tests.ops.run                                   everything, two processes
-    python -m tests.ops.run --ops add,mul --dtypes float32    some of it; patterns like 'linalg.*' work
-    python -m tests.ops.run --variants forward --max-samples 2 --json out.json
-    python -m tests.ops.run --policy deny                     what fails without the host
-    python -m tests.ops.run --emptiest                        sim without a single kernel
+python -m tests.ops.run                                   everything, two processes
+python -m tests.ops.run --ops add,mul --dtypes float32    some of it; patterns like 'linalg.*' work
+python -m tests.ops.run --variants forward --max-samples 2 --json out.json
+python -m tests.ops.run --policy deny                     what fails without the host
+python -m tests.ops.run --emptiest                        sim without a single kernel
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--max-samples", type=int, default=8, help="samples per (op, dtype)")
     parser.add_argument("--max-variant-samples", type=int, default=3, help="of them for method, out= and the like")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds without progress before a worker is ended")
+    parser.add_argument(
+        "--timeout", type=float, default=120.0, help="seconds without progress before a worker is ended"
+    )
     parser.add_argument("--policy", choices=("allow", "warn", "deny"), default="allow", help="fallback policy")
     parser.add_argument("--emptiest", action="store_true", help="hide the kernels of sim")
     parser.add_argument("--device", help="device under test; default $TORCH_FL_TEST_DEVICE or fl")

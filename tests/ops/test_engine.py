@@ -27,7 +27,9 @@ def _op(name: str) -> Any:
     return next(op for op in catalogue.ops() if op.full_name == name)
 
 
-def _outcomes(name: str, call: Callable[..., Any] | None = None, dtype: torch.dtype = torch.float32) -> dict[str, Outcome]:
+def _outcomes(
+    name: str, call: Callable[..., Any] | None = None, dtype: torch.dtype = torch.float32
+) -> dict[str, Outcome]:
     options = Options(device="cpu")
     if call is not None:
         options.call = call
@@ -42,7 +44,8 @@ def _failed(outcomes: dict[str, Outcome]) -> set[str]:
 @pytest.mark.parametrize("name", ["add", "sum", "sort", "transpose", "nn.functional.dropout", "empty", "gather"])
 def test_a_right_device_passes(name: str) -> None:
     outcomes = _outcomes(name)
-    assert "forward" in outcomes and not _failed(outcomes)
+    assert "forward" in outcomes
+    assert not _failed(outcomes)
     assert all(outcome.samples > 0 for outcome in outcomes.values())
 
 
@@ -146,7 +149,8 @@ def test_a_missing_or_other_error_is_found() -> None:
     assert "errors" in _failed(_outcomes("gather", swallow))
     assert "errors" in _failed(_outcomes("gather", replace))
     failed = _failed(_outcomes("gather", reword))
-    assert "error_text" in failed and "errors" not in failed
+    assert "error_text" in failed
+    assert "errors" not in failed
 
 
 def test_an_exception_on_the_device_is_found() -> None:
@@ -154,7 +158,8 @@ def test_an_exception_on_the_device_is_found() -> None:
         raise RuntimeError("no such kernel")
 
     outcome = _outcomes("add", call)["forward"]
-    assert outcome.failures == outcome.samples > 0 and "no such kernel" in outcome.error
+    assert outcome.failures == outcome.samples > 0
+    assert "no such kernel" in outcome.error
 
 
 def test_modules_and_optimizers_notice() -> None:
@@ -175,7 +180,8 @@ def test_modules_and_optimizers_notice() -> None:
 
     wrong_module = check_module(linear, torch.float32, Options(device="cpu", call=spoil_module))
     wrong_optimizer = check_optimizer(adam, torch.float32, Options(device="cpu", call=spoil_optimizer))
-    assert any(not o.passed for o in wrong_module) and any(not o.passed for o in wrong_optimizer)
+    assert any(not o.passed for o in wrong_module)
+    assert any(not o.passed for o in wrong_optimizer)
 
 
 def test_movers_keep_strides_sharing_and_bits() -> None:
@@ -184,8 +190,10 @@ def test_movers_keep_strides_sharing_and_bits() -> None:
     lazy = torch.tensor([1 + 2j, 3 - 1j]).conj()
     moved = Mover("cpu").move({"base": base, "list": [view, expanded], "lazy": lazy, "again": base})
     check_tree(moved, {"base": base, "list": [view, expanded], "lazy": lazy, "again": base})
-    assert moved["again"] is moved["base"] and moved["lazy"].is_conj()
-    assert moved["list"][0].stride() == view.stride() and moved["list"][1].stride() == (0, 1)
+    assert moved["again"] is moved["base"]
+    assert moved["lazy"].is_conj()
+    assert moved["list"][0].stride() == view.stride()
+    assert moved["list"][1].stride() == (0, 1)
     assert moved["list"][0].untyped_storage()._cdata == moved["base"].untyped_storage()._cdata
     assert moved["base"].data_ptr() != base.data_ptr()
 
@@ -222,7 +230,8 @@ def test_a_crash_and_a_hang_are_attributed_and_the_rest_goes_on(monkeypatch: pyt
     assert "HANG" in failed["cos", "float64", "forward"]
     passed = {o.key for o in results.outcomes if o.passed}
     assert {("sin", "float32", "forward"), ("sin", "float64", "method"), ("tan", "float64", "forward")} <= passed
-    assert os.getpid() > 0 and len(results.calls) == 3
+    assert os.getpid() > 0
+    assert len(results.calls) == 3
 
 
 def test_reports_count_exempt_and_find_stale_rows() -> None:

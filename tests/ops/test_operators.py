@@ -10,9 +10,9 @@ from __future__ import annotations
 import pytest
 
 from tests.ops import catalogue
-from tests.ops.session import MODES, Runs
 from tests.ops.exceptions import EXEMPTIONS
 from tests.ops.report import lines_of
+from tests.ops.session import MODES, Runs
 
 ENTRIES = [task["name"] for task in catalogue.tasks()]
 

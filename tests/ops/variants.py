@@ -95,10 +95,14 @@ def check_out(pair: PairCheck, arguments: Arguments, expected: Reference) -> Non
         return
     for case, make in _OUT_CASES.items():
         outs = [make(tensor) for tensor in results]
-        pair.recorder.check("out", (case, *arguments.tree), lambda o=outs, c=case: _check_case(pair, arguments, expected, o, c))
+        pair.recorder.check(
+            "out", (case, *arguments.tree), lambda o=outs, c=case: _check_case(pair, arguments, expected, o, c)
+        )
     if any(True for _ in filter(lambda t: t.numel() > 0, results)) and torch.device(pair.options.device).type != "cpu":
         outs = [_exact(tensor) for tensor in results]
-        pair.recorder.check("out", ("on cpu", *arguments.tree), lambda: _check_other_device(pair, arguments, expected, outs))
+        pair.recorder.check(
+            "out", ("on cpu", *arguments.tree), lambda: _check_other_device(pair, arguments, expected, outs)
+        )
 
 
 def _result_tensors(output: Any) -> _Outs:
@@ -112,7 +116,9 @@ def _as_out(outs: _Outs, output: Any) -> Any:
     return outs[0] if isinstance(output, torch.Tensor) else tuple(outs)
 
 
-def _call_with_out(pair: PairCheck, arguments: Arguments, outs: Any, on_device: bool) -> tuple[Any, Exception | None, list[str]]:
+def _call_with_out(
+    pair: PairCheck, arguments: Arguments, outs: Any, on_device: bool
+) -> tuple[Any, Exception | None, list[str]]:
     """Result, exception and the texts of resize warnings."""
     call = pair.options.call if on_device else lambda function, *args, **kwargs: function(*args, **kwargs)
     with warnings.catch_warnings(record=True) as seen:
@@ -148,7 +154,10 @@ def _check_case(pair: PairCheck, arguments: Arguments, expected: Reference, outs
 def _check_other_device(pair: PairCheck, arguments: Arguments, expected: Reference, outs: _Outs) -> None:
     if not arguments.on_device():
         return
-    if _call_with_out(pair, arguments.to("cpu"), _as_out([o.clone() for o in outs], expected.output), False)[1] is not None:
+    if (
+        _call_with_out(pair, arguments.to("cpu"), _as_out([o.clone() for o in outs], expected.output), False)[1]
+        is not None
+    ):
         return  # no out= for this call at all
     device = arguments.to(pair.options.device)
     _, error, _ = _call_with_out(pair, device, _as_out(outs, expected.output), True)

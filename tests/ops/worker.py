@@ -59,7 +59,9 @@ def run_task(task: dict[str, Any], options: Options, channel: Channel) -> None:
         wanted = [variant for variant in options.variants if variant not in dropped]
         mine = Options(options.device, wanted, options.max_samples, options.max_variant_samples, on_begin=channel.begin)
         channel.begin(task["name"], dtype, "samples")
-        channel.send(outcomes=[outcome.as_dict() for outcome in _outcomes(task["kind"], info, dtype, mine)], dtype=dtype)
+        channel.send(
+            outcomes=[outcome.as_dict() for outcome in _outcomes(task["kind"], info, dtype, mine)], dtype=dtype
+        )
 
 
 def _outcomes(kind: str, info: Any, dtype: str, options: Options) -> list[Outcome]:
