@@ -152,9 +152,9 @@ fl_status supports_fill(const fl_call* call) {
 }
 
 const fl_kernel kRows[] = {
-    row("aten::copy", FL_KERNEL_BROADCAST, run_copy, 0, supports_copy),
-    row("aten::fill_.Scalar", 0, run_fill, 0, supports_fill),
-    row("aten::zero_", 0, run_zero, 0, supports_fill),
+    row("aten::copy", FL_KERNEL_BROADCAST, run_copy, kKnown, supports_copy),
+    row("aten::fill_.Scalar", 0, run_fill, kKnown, supports_fill),
+    row("aten::zero_", 0, run_zero, kKnown, supports_fill),
 };
 
 }  // namespace

@@ -6,6 +6,9 @@
 
 namespace fl_sim {
 
+/// Every element type with a name.
+constexpr uint64_t kKnown = (UINT64_C(1) << (FL_FLOAT8_E8M0FNU + 1)) - 1;
+
 Family copy_family();
 Family pointwise_family();
 Family shape_family();

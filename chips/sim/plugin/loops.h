@@ -152,6 +152,7 @@ inline T over(T a, T b) {
 #define FL_SIM_INTS(map, F) {nullptr, nullptr, map<int64_t, F>}
 #define FL_SIM_FLOATS_COMPLEX(map, F) \
   {map<float, F>, map<double, F>, nullptr, nullptr, nullptr, map<C64, F>, map<C128, F>}
+#define FL_SIM_COMPLEX(map, F) {nullptr, nullptr, nullptr, nullptr, nullptr, map<C64, F>, map<C128, F>}
 #define FL_SIM_NUMBERS(map, F) \
   {map<float, F>, map<double, F>, map<int64_t, F>, nullptr, nullptr, map<C64, F>, map<C128, F>}
 #define FL_SIM_ALL(map, F)                                                                                        \
