@@ -35,7 +35,10 @@ Registry& Registry::get() {
   return *registry;
 }
 
-Registry::Registry() { pthread_atfork(nullptr, nullptr, &Registry::after_fork_in_child); }
+Registry::Registry() {
+  chips_.reserve(kMaxDevices);  // each has a device, so it never moves under a reader
+  pthread_atfork(nullptr, nullptr, &Registry::after_fork_in_child);
+}
 
 void Registry::load(const std::vector<Candidate>& candidates) {
   const std::lock_guard lock(mutex_);
