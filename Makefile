@@ -41,7 +41,8 @@ test-cpp: setup  ## the runtime's C++ tests: plain, and under the sanitizers
 	tests/runtime/run.sh tsan
 
 test-py: build  ## pytest over the chips' tests and tests/
-	$(PY) -m pytest -q -n $(JOBS) --dist loadfile chips/*/tests tests
+	FL_SIM_LIBRARY=$(CURDIR)/torch_fl/chips/sim/libfl_sim.so \
+	  $(PY) -m pytest -q -n $(JOBS) --dist loadfile chips/*/tests tests
 
 demo: build  ## train ResNet-18 on fl and on the CPU, side by side
 	$(PY) examples/train_digits.py
