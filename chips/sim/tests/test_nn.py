@@ -527,3 +527,51 @@ def test_sort(host: Host, dtype: torch.dtype, descending: bool, shape: Any, dim:
 def test_topk(host: Host, dtype: torch.dtype, largest: bool, shape: Any, dim: int, k: int) -> None:
     x = randn(*shape, dtype=dtype)
     check(host, "aten::topk", x, k, dim, largest, True)
+
+
+# ---- Optimizers -----------------------------------------------------------------------------------------------------
+
+OPTIMIZERS: list[tuple[str, int, list[Any]]] = [
+    # operator, lists of states beside parameters and gradients, options
+    ("_fused_adam_", 3, [1e-2, 0.9, 0.99, 0.1, 1e-8, True, False]),
+    ("_fused_adam_", 3, [1e-2, 0.4, 0.99, 0.0, 1e-8, False, True]),
+    ("_fused_adamw_", 3, [1e-2, 0.9, 0.99, 0.1, 1e-8, True, False]),
+    ("_fused_sgd_", 1, [0.1, 0.9, 1e-2, 0.1, True, False, False]),
+    ("_fused_sgd_", 1, [0.0, 0.9, 1e-2, 0.0, False, True, True]),
+    ("_fused_sgd_", 1, [0.1, 0.0, 1e-2, 0.0, False, False, False]),
+    ("_fused_adagrad_", 1, [1e-2, 0.1, 0.1, 1e-8, False]),
+]
+
+
+def optimizer_lists(states: int, dtype: torch.dtype) -> list[list[torch.Tensor]]:
+    shapes: list[tuple[int, ...]] = [(5, 3), (70,), (0,), (2, 3, 4, 5)]
+    lists = [[randn(*shape, dtype=dtype) for shape in shapes] for _ in range(2 + states)]
+    for state in lists[3:] or lists[2:]:
+        for tensor in state:
+            tensor.abs_()
+    return lists
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("scale", [None, 2.0])
+@pytest.mark.parametrize("op,states,options", OPTIMIZERS)
+def test_fused_optimizers(host: Host, op: str, states: int, options: list[Any], scale: float | None, dtype: torch.dtype) -> None:
+    ours = optimizer_lists(states, dtype)
+    if ("adam" in op and not options[5]) or ("sgd" in op and not options[1]):
+        ours[-1] = []  # no largest average, or no momentum
+    theirs = [[t.double() for t in tensors] for tensors in ours]  # the CPU's SGD is inexact in the 16-bit types
+    steps = [] if "sgd" in op else [[torch.tensor(3.0) for _ in ours[0]]]
+    unscale = [None, None] if scale is None else [torch.tensor(scale), torch.tensor(0.0)]
+    call_cpu(f"aten::{op}", [*theirs, *steps, *options, *unscale])
+    host.run(f"aten::{op}", [*ours, *steps, *options, *unscale], [t for tensors in ours for t in tensors])
+    for got, want in zip(ours, theirs):
+        for g, w in zip(got, want):
+            close(g, w.to(dtype), op)
+
+
+def test_fused_optimizers_skip_an_overflow(host: Host) -> None:
+    lists = optimizer_lists(1, torch.float32)
+    before = [t.clone() for t in lists[0]]
+    options = [0.1, 0.9, 1e-2, 0.1, True, False, False, torch.tensor(2.0), torch.tensor(1.0)]
+    host.run("aten::_fused_sgd_", [*lists, *options], [t for tensors in lists for t in tensors])
+    assert all(torch.equal(a, b) for a, b in zip(lists[0], before))
