@@ -20,7 +20,8 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g0")
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   set(CMAKE_C_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+  # The sloppiness lets ccache serve sources that use a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${CCACHE_PROGRAM}")
 endif()
 
 # The chips built with the core (-DTORCH_FL_CHIPS="a;b" to choose); a chip's folder holds everything that is about it.

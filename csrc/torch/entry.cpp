@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "entry.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "random_ops.h"
+
+namespace torch_fl::glue {
+namespace {
+
+// Scalars by these names take part in promotion; the others (alpha, value, weight, ...) do not.
+const std::unordered_set<std::string> kPromotingScalars = {"other", "exponent", "self", "min", "max"};
+const std::unordered_set<std::string> kUnpromotedTensors = {"condition", "mask"};
+const std::unordered_set<std::string> kPredicates = {
+    "eq",       "ne",    "lt",    "le",       "gt",       "ge",         "logical_and", "logical_or", "logical_xor",
+    "logical_not", "isnan", "isinf", "isfinite", "isposinf", "isneginf", "signbit"};
+const std::unordered_set<std::string> kScalarValuesMatter = {"arange", "range", "linspace", "logspace"};
+// Operators that PyTorch allows to mix device tensors with CPU tensors of one dimension or more.
+const std::unordered_set<std::string> kHostTensorsOk = {
+    "index", "index_put", "_index_put_impl", "_unsafe_index", "_unsafe_index_put", "_ctc_loss", "_ctc_loss_backward",
+    "_pack_padded_sequence", "ctc_loss", "_copy_from", "_copy_from_and_resize", "segment_reduce"};
+// Their composite kernels lead back to the overload that sent us here.
+const std::unordered_set<std::string> kNeverComposite = {"aten::convolution", "aten::convolution_backward",
+                                                         "aten::native_dropout"};
+
+std::string base_name(const std::string& op_name) {
+  std::string base = op_name.substr(op_name.find("::") + 2);
+  if (base.size() > 1 && base.back() == '_') base.pop_back();
+  return base;
+}
+
+std::string full_name(const c10::OperatorName& n) {
+  return n.overload_name.empty() ? n.name : n.name + "." + n.overload_name;
+}
+
+bool is_tensor_options(const c10::Argument& a) {
+  return a.name() == "dtype" || a.name() == "layout" || a.name() == "device" || a.name() == "pin_memory" ||
+         a.name() == "memory_format";
+}
+
+bool same_inputs(const c10::FunctionSchema& derived, size_t n_inputs, const c10::FunctionSchema& functional) {
+  const auto& d = derived.arguments();
+  const auto& f = functional.arguments();
+  if (f.size() < n_inputs) return false;
+  for (size_t i = 0; i < n_inputs; ++i) {
+    if (d[i].name() != f[i].name() || *d[i].type() != *f[i].type()) return false;
+  }
+  for (size_t i = n_inputs; i < f.size(); ++i) {
+    if (!is_tensor_options(f[i])) return false;
+  }
+  return true;
+}
+
+bool mutates(const c10::FunctionSchema& schema) {
+  for (const auto& a : schema.arguments()) {
+    if (a.alias_info() != nullptr && a.alias_info()->isWrite()) return true;
+  }
+  return false;
+}
+
+Form form_of(const c10::FunctionSchema& schema, uint32_t* n_out) {
+  *n_out = 0;
+  for (const auto& a : schema.arguments()) {
+    if (a.is_out()) ++*n_out;
+  }
+  if (*n_out > 0) return Form::Out;
+  return mutates(schema) ? Form::InPlace : Form::Functional;
+}
+
+std::mutex g_mutex;
+std::deque<Entry>& entries() {
+  static auto* list = new std::deque<Entry>();
+  return *list;
+}
+std::unordered_map<std::string, Entry*>& by_name() {
+  static auto* map = new std::unordered_map<std::string, Entry*>();
+  return *map;
+}
+std::atomic<uint32_t> g_next_id{0};
+
+}  // namespace
+
+std::string functional_sibling(const c10::OperatorHandle& op, Form form, uint32_t n_out_args) {
+  const auto& name = op.operator_name();
+  if (form == Form::Functional) return full_name(name);
+  std::string base = name.name;
+  if (form == Form::InPlace && base.back() == '_') base.pop_back();
+  const size_t n_inputs = op.schema().arguments().size() - n_out_args;
+  static const auto* overloads = [] {
+    auto* map = new std::unordered_map<std::string, std::vector<c10::OperatorName>>();
+    for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) {
+      if (n.name.rfind("aten::", 0) == 0) (*map)[n.name].push_back(n);
+    }
+    return map;
+  }();
+  auto found = overloads->find(base);
+  if (found == overloads->end()) return full_name(name);
+  for (const auto& n : found->second) {
+    auto candidate = c10::Dispatcher::singleton().findSchema(n);
+    if (!candidate.has_value() || mutates(candidate->schema())) continue;
+    if (same_inputs(op.schema(), n_inputs, candidate->schema())) return full_name(n);
+  }
+  return full_name(name);
+}
+
+Entry::Entry(c10::OperatorHandle handle) : op(handle), id(g_next_id.fetch_add(1)) {
+  const auto& schema = op.schema();
+  name = full_name(op.operator_name());
+  op_name = op.operator_name().name;
+  overload = op.operator_name().overload_name;
+  form = form_of(schema, &n_out_args);
+  const std::string base = base_name(op_name);
+  for (const auto& a : schema.arguments()) {
+    ArgInfo info{a.name(), a.type(), a.alias_info() != nullptr && a.alias_info()->isWrite(), false, false};
+    info.promotes = kPromotingScalars.count(info.name) > 0;
+    info.unpromoted = kUnpromotedTensors.count(info.name) > 0;
+    if (info.mutated) mutated.push_back(static_cast<uint32_t>(args.size()));
+    args.push_back(std::move(info));
+  }
+  n_returns = static_cast<uint32_t>(schema.returns().size());
+  tensor_returns = true;
+  for (const auto& r : schema.returns()) {
+    if (r.type()->kind() != c10::TypeKind::TensorType) tensor_returns = false;
+  }
+  kernel_name = functional_sibling(op, form, n_out_args);
+  kernel_args = static_cast<uint32_t>(args.size()) - n_out_args;
+  if (kernel_name != name) {
+    auto dot = kernel_name.find('.');
+    auto sibling = c10::Dispatcher::singleton().findSchema(
+        {kernel_name.substr(0, dot), dot == std::string::npos ? "" : kernel_name.substr(dot + 1)});
+    if (sibling.has_value()) kernel_args = static_cast<uint32_t>(sibling->schema().arguments().size());
+  }
+  composite = (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
+               op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse2)) &&
+              kNeverComposite.count(name) == 0;
+  predicate = kPredicates.count(base) > 0;
+  scalar_values_matter = kScalarValuesMatter.count(base) > 0;
+  host_tensors_ok = kHostTensorsOk.count(base) > 0;
+  describe_random(*this);
+}
+
+Entry& entry_for(const c10::OperatorHandle& op) {
+  const std::string name = full_name(op.operator_name());
+  std::lock_guard<std::mutex> lock(g_mutex);
+  auto found = by_name().find(name);
+  if (found != by_name().end()) return *found->second;
+  entries().emplace_back(op);
+  by_name()[name] = &entries().back();
+  return entries().back();
+}
+
+Entry& entry_for(const char* name, const char* overload) {
+  return entry_for(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload));
+}
+
+std::vector<Entry*> all_entries() {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  std::vector<Entry*> list;
+  for (auto& e : entries()) list.push_back(&e);
+  return list;
+}
+
+}  // namespace torch_fl::glue

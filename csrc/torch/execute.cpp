@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execute.h"
+
+
+#include <chrono>
+#include <deque>
+
+#include "copy.h"
+#include "device_allocator.h"
+#include "random_ops.h"
+#include "runtime/scratch.h"
+#include "unsupported.h"
+
+namespace torch_fl::glue {
+
+at::Tensor allocate_tensor(runtime::Device& device, at::ScalarType dtype, at::IntArrayRef sizes,
+                           at::IntArrayRef strides) {
+  const uint64_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                       allocate_on(device, bytes), device_allocator(), true);
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return tensor;
+}
+
+namespace {
+
+at::Tensor allocate(runtime::Device& device, const OutPlan& out) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), out.bytes,
+                                                       allocate_on(device, out.bytes), device_allocator(), true);
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(out.dtype));
+  auto* impl = tensor.unsafeGetTensorImpl();
+  const at::IntArrayRef sizes(out.sizes.data(), out.sizes.size());
+  if (out.contiguous) {
+    if (sizes.size() != 1 || sizes[0] != 0) impl->set_sizes_contiguous(sizes);
+  } else {
+    impl->set_sizes_and_strides(sizes, at::IntArrayRef(out.strides.data(), out.strides.size()));
+  }
+  return tensor;
+}
+
+fl_address address_of(const at::Tensor& t) {
+  const auto* impl = t.unsafeGetTensorImpl();
+  const auto base = reinterpret_cast<fl_address>(impl->unsafe_storage().unsafeGetStorageImpl()->data());
+  return base == 0 ? 0 : base + static_cast<fl_address>(impl->storage_offset()) * impl->dtype().itemsize();
+}
+
+fl_value scalar_value(const at::Scalar& s) {
+  fl_value v{};
+  if (s.isBoolean()) {
+    v.kind = FL_BOOLEAN;
+    v.u.i = s.toBool();
+  } else if (s.isComplex()) {
+    const auto c = s.toComplexDouble();
+    v.kind = FL_COMPLEX;
+    v.u.c[0] = c.real();
+    v.u.c[1] = c.imag();
+  } else if (s.isFloatingPoint()) {
+    v.kind = FL_REAL;
+    v.u.d = s.toDouble();
+  } else {
+    v.kind = FL_INTEGER;
+    v.u.i = s.type() == at::kUInt64 ? static_cast<int64_t>(s.toUInt64()) : s.toLong();
+  }
+  return v;
+}
+
+fl_value host_scalar(const at::Tensor& t) {
+  const void* data = t.const_data_ptr();
+  fl_value v{};
+  switch (t.scalar_type()) {
+    case at::kDouble:
+      v.kind = FL_REAL;
+      v.u.d = *static_cast<const double*>(data);
+      return v;
+    case at::kFloat:
+      v.kind = FL_REAL;
+      v.u.d = *static_cast<const float*>(data);
+      return v;
+    case at::kLong:
+      v.kind = FL_INTEGER;
+      v.u.i = *static_cast<const int64_t*>(data);
+      return v;
+    case at::kBool:
+      v.kind = FL_BOOLEAN;
+      v.u.i = *static_cast<const bool*>(data);
+      return v;
+    default: return scalar_value(at::_local_scalar_dense(t));
+  }
+}
+
+/// Everything a kernel sees, on the stack for ordinary calls.
+class Frame {
+ public:
+  Frame(Call& call, Plan& plan) : call_(call), plan_(plan) {
+    values_.resize(std::max<size_t>(call.n_args, call.entry.kernel_args));
+    tensors_.resize(plan.tensors.size());
+    outs_.resize(plan.outs.size());
+    out_pointers_.resize(plan.outs.size());
+  }
+
+  /// Converted inputs and output tensors; `outs` null = addresses of 0 (for supports()).
+  void bind_inputs(bool live);
+  void bind_outputs(at::Tensor* outs, bool live);
+  void finish_outputs();
+  fl_call make(runtime::StreamId stream, bool live);
+
+ private:
+  const fl_tensor* input(size_t k, const at::Tensor& t, uint32_t argument, fl_value* scalar, bool live);
+  void bind_tensor(fl_value& v, size_t& k, uint32_t i, bool live);
+  void bind_list(fl_value& v, size_t& k, uint32_t i, bool live);
+  void bind_scalars(fl_value& v, const PackedArg& a);
+  const at::Tensor& target(const OutPlan& out) const;
+
+  Call& call_;
+  Plan& plan_;
+  c10::SmallVector<fl_value, 12> values_;
+  c10::SmallVector<fl_tensor, 8> tensors_;
+  c10::SmallVector<fl_tensor, 4> outs_;
+  c10::SmallVector<fl_tensor*, 4> out_pointers_;
+  c10::SmallVector<at::Tensor, 2> converted_;
+  c10::SmallVector<at::Tensor, 2> temporaries_;
+  std::vector<std::unique_ptr<const fl_tensor*[]>> lists_;
+  std::vector<std::unique_ptr<fl_value[]>> value_lists_;
+  std::deque<std::string> strings_;
+};
+
+const fl_tensor* Frame::input(size_t k, const at::Tensor& t, uint32_t argument, fl_value* scalar, bool live) {
+  TensorPlan& plan = plan_.tensors[k];
+  switch (plan.source) {
+    case TensorPlan::Absent: return nullptr;
+    case TensorPlan::HostScalar:
+      *scalar = host_scalar(t);
+      return nullptr;
+    case TensorPlan::Direct:
+      tensors_[k] = plan.view.descriptor;
+      if (live) tensors_[k].address = address_of(t);
+      break;
+    case TensorPlan::Converted:
+      tensors_[k] = plan.view.descriptor;
+      if (live) {
+        converted_.push_back(converted(*plan_.device, t, plan.dtype, plan.format));
+        tensors_[k].address = address_of(converted_.back());
+      }
+      break;
+  }
+  if (plan_.mutation && call_.entry.args[argument].mutated) {
+    for (size_t o = 0; o < plan_.outs.size(); ++o) {
+      if (plan_.outs[o].argument == static_cast<int32_t>(argument) && plan_.outs[o].list_index < 0) return &outs_[o];
+    }
+  }
+  return &tensors_[k];
+}
+
+void Frame::bind_tensor(fl_value& v, size_t& k, uint32_t i, bool live) {
+  const fl_tensor* t = input(k++, *call_.args[i].u.tensor, i, &v, live);
+  if (t == nullptr) return;
+  v.kind = FL_TENSOR;
+  v.u.tensor = t;
+}
+
+void Frame::bind_list(fl_value& v, size_t& k, uint32_t i, bool live) {
+  const PackedArg& a = call_.args[i];
+  lists_.push_back(std::make_unique<const fl_tensor*[]>(a.count));
+  fl_value unused{};
+  for (uint32_t n = 0; n < a.count; ++n) lists_.back()[n] = input(k++, a.u.tensors[n], i, &unused, live);
+  v.kind = FL_TENSORS;
+  v.count = a.count;
+  v.u.tensors = lists_.back().get();
+}
+
+void Frame::bind_scalars(fl_value& v, const PackedArg& a) {
+  value_lists_.push_back(std::make_unique<fl_value[]>(a.count));
+  for (uint32_t n = 0; n < a.count; ++n) value_lists_.back()[n] = scalar_value(a.u.scalars[n]);
+  v.kind = FL_VALUES;
+  v.count = a.count;
+  v.u.values = value_lists_.back().get();
+}
+
+void Frame::bind_inputs(bool live) {
+  size_t k = 0;
+  const uint32_t n =
+      plan_.mutation ? call_.n_args : std::min<uint32_t>(call_.n_args - call_.entry.n_out_args, call_.n_args);
+  for (uint32_t i = 0; i < values_.size(); ++i) {
+    fl_value& v = values_[i];
+    v.kind = FL_NONE;
+    if (i >= n) continue;
+    const PackedArg& a = call_.args[i];
+    v.count = a.count;
+    switch (a.kind) {
+      case Kind::None: break;
+      case Kind::Tensor: bind_tensor(v, k, i, live); break;
+      case Kind::TensorList: bind_list(v, k, i, live); break;
+      case Kind::Scalar: v = scalar_value(*a.u.scalar); break;
+      case Kind::ScalarList: bind_scalars(v, a); break;
+      case Kind::Int:
+        v.kind = FL_INTEGER;
+        v.u.i = a.u.i;
+        break;
+      case Kind::Bool:
+        v.kind = FL_BOOLEAN;
+        v.u.i = a.u.i;
+        break;
+      case Kind::Real:
+        v.kind = FL_REAL;
+        v.u.d = a.u.d;
+        break;
+      case Kind::IntList:
+        v.kind = FL_INTEGERS;
+        v.u.ints = a.u.ints;
+        break;
+      case Kind::RealList:
+        v.kind = FL_REALS;
+        v.u.reals = a.u.reals;
+        break;
+      case Kind::BoolList:
+        v.kind = FL_BOOLEANS;
+        v.u.bools = reinterpret_cast<const uint8_t*>(a.u.bools);
+        break;
+      case Kind::String:
+        strings_.emplace_back(a.u.s, a.count);  // NUL-terminated
+        v.kind = FL_STRING;
+        v.u.s = strings_.back().c_str();
+        break;
+      case Kind::DType:
+        v.kind = FL_DTYPE;
+        v.u.i = to_fl_dtype(static_cast<at::ScalarType>(a.u.i));
+        break;
+      case Kind::Enum:
+      case Kind::Generator: v.kind = FL_OPAQUE; break;
+    }
+  }
+}
+
+const at::Tensor& Frame::target(const OutPlan& out) const {
+  const PackedArg& a = call_.args[out.argument];
+  return out.list_index < 0 ? *a.u.tensor : a.u.tensors[out.list_index];
+}
+
+void Frame::bind_outputs(at::Tensor* outs, bool live) {
+  for (size_t o = 0; o < plan_.outs.size(); ++o) {
+    OutPlan& out = plan_.outs[o];
+    if (out.absent) {
+      out_pointers_[o] = nullptr;
+      continue;
+    }
+    outs_[o] = out.view.descriptor;
+    out_pointers_[o] = &outs_[o];
+    if (!live) continue;
+    if (out.argument < 0) {
+      outs[o] = allocate(*plan_.device, out);
+      outs_[o].address = address_of(outs[o]);
+    } else if (!out.temporary) {
+      outs_[o].address = address_of(target(out));
+    } else {
+      temporaries_.push_back(allocate(*plan_.device, out));
+      if (plan_.mutation) copy_into(temporaries_.back(), target(out), true);
+      outs_[o].address = address_of(temporaries_.back());
+    }
+  }
+}
+
+void Frame::finish_outputs() {
+  size_t t = 0;
+  for (const OutPlan& out : plan_.outs) {
+    if (out.temporary && !out.absent) copy_into(target(out), temporaries_[t++], true);
+  }
+}
+
+fl_call Frame::make(runtime::StreamId stream, bool live) {
+  runtime::Device& device = *plan_.device;
+  fl_call c{};
+  c.struct_size = sizeof(fl_call);
+  c.device_index = device.local_index;
+  c.device = live ? device.handle() : nullptr;
+  c.stream = live ? device.stream(stream) : nullptr;
+  c.kernel = &plan_.kernel;
+  c.args = values_.data();
+  c.n_args = static_cast<uint32_t>(values_.size());
+  c.n_outs = static_cast<uint32_t>(outs_.size());
+  c.outs = out_pointers_.data();
+  c.compute_dtype = plan_.compute_dtype;
+  c.philox_seed = call_.philox_seed;
+  c.philox_offset = call_.philox_offset;
+  return c;
+}
+
+fl_status launch(Plan& plan, const fl_call& c) {
+  runtime::ScratchScope scratch(*plan.device, runtime::current_stream(plan.device->index));
+  return plan.kernel.run(&c);
+}
+
+}  // namespace
+
+bool kernel_supports(Call& call, Plan& plan, std::string* reason) {
+  if (plan.kernel.supports == nullptr) return true;
+  Frame frame(call, plan);
+  frame.bind_outputs(nullptr, false);
+  frame.bind_inputs(false);
+  const fl_call c = frame.make(0, false);
+  runtime::take_plugin_message();
+  const fl_status status = plan.kernel.supports(&c);
+  if (status == FL_OK) return true;
+  *reason = runtime::take_plugin_message();
+  if (reason->empty()) *reason = "the kernel does not support this call";
+  return false;
+}
+
+bool execute(Call& call, Plan& plan, at::Tensor* outs, std::string* declined) {
+  runtime::Device& device = *plan.device;
+  device.handle();
+  if ((plan.kernel.flags & FL_KERNEL_RANDOM) != 0) reserve_philox(call, plan);
+  const auto start = g_timing.load(std::memory_order_relaxed) ? std::chrono::steady_clock::now()
+                                                              : std::chrono::steady_clock::time_point{};
+  Frame frame(call, plan);
+  frame.bind_outputs(outs, true);
+  frame.bind_inputs(true);
+  const runtime::StreamId stream = runtime::current_stream(device.index);
+  const fl_call c = frame.make(stream, true);
+  fl_status status = launch(plan, c);
+  if (status == FL_OUT_OF_MEMORY) {
+    device.allocator().empty_cache();
+    status = launch(plan, c);
+  }
+  if (status == FL_UNSUPPORTED) {
+    *declined = "the kernel declined at run time: " + runtime::take_plugin_message();
+    return false;
+  }
+  if (C10_UNLIKELY(status != FL_OK)) device.fail(status, describe_call(call).c_str());
+  if (!plan.simple) frame.finish_outputs();
+  if (start != std::chrono::steady_clock::time_point{}) {
+    device.synchronize_stream(stream);
+    const auto spent = std::chrono::steady_clock::now() - start;
+    bump(plan.nanoseconds, static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count()));
+  }
+  return true;
+}
+
+}  // namespace torch_fl::glue

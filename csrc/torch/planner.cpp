@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planner.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TypeProperties.h>
+
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <unordered_map>
+
+#include "execute.h"
+
+namespace torch_fl::glue {
+
+const fl_kernel* find_kernel(const runtime::Chip& chip, const std::string& name) {
+  using Index = std::unordered_map<std::string, const fl_kernel*>;
+  static std::mutex mutex;
+  static auto* indices = new std::map<const runtime::Chip*, Index>();
+  std::lock_guard<std::mutex> lock(mutex);
+  auto [at, fresh] = indices->try_emplace(&chip);
+  if (fresh) {
+    for (const auto& k : chip.kernels) at->second.emplace(k.op, &k);
+  }
+  auto found = at->second.find(name);
+  return found == at->second.end() ? nullptr : found->second;
+}
+
+namespace {
+
+/// Planning of one kernel candidate. Each step returns false with `reason` set when the kernel cannot serve.
+class KernelPlanner {
+ public:
+  KernelPlanner(Call& call, Signature& signature, const fl_kernel& kernel, Plan& plan)
+      : call_(call), entry_(call.entry), signature_(signature), kernel_(kernel), plan_(plan),
+        mutation_kernel_(entry_.form != Form::Functional && entry_.name == kernel.op) {}
+
+  bool plan(std::string* reason) {
+    plan_.kernel = kernel_;
+    plan_.mutation = mutation_kernel_;
+    const bool ok = outputs() && choose_dtype() && plan_outputs() && plan_inputs() && ask();
+    *reason = reason_;
+    return ok;
+  }
+
+ private:
+  bool has(uint32_t flag) const { return (kernel_.flags & flag) != 0; }
+  bool refuse(std::string why) {
+    reason_ = std::move(why);
+    return false;
+  }
+
+  // ---- What comes out, by PyTorch's own rules ----
+  bool outputs() {
+    if (!entry_.tensor_returns && entry_.form == Form::Functional) return refuse("its results are not tensors");
+    if (mutation_kernel_) return true;
+    try {
+      return entry_.form == Form::Functional ? functional_outputs() : mutated_outputs();
+    } catch (const std::exception& error) {
+      // The host route raises the right error, or shows that the rule was too strict.
+      std::string text = error.what();
+      return refuse("the shape rule refused the call: " + text.substr(0, text.find('\n')));
+    }
+  }
+
+  bool functional_outputs() {
+    if (call_.meta != nullptr) {
+      call_.meta(call_.typed, metas_);
+    } else {
+      metas_ = dispatcher_meta(call_);
+    }
+    return metas_.size() == entry_.n_returns ? true : refuse("the shape rule gave no fixed number of outputs");
+  }
+
+  bool mutated_outputs() {
+    for (uint32_t m : entry_.mutated) {
+      if (call_.args[m].kind != Kind::Tensor) return refuse("mutates a list");
+    }
+    std::vector<at::DimVector> before;
+    for (uint32_t m : entry_.mutated) before.emplace_back(tensor(m).sizes());
+    if (call_.meta != nullptr) {
+      std::vector<at::Tensor> ignored;
+      call_.meta(call_.typed, ignored);  // checks, and resizes out= arguments
+    } else if (!general_mutation(dispatcher_meta(call_))) {
+      return false;
+    }
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (tensor(entry_.mutated[i]).sizes() != at::IntArrayRef(before[i])) signature_.forbid_caching();
+    }
+    return true;
+  }
+
+  bool general_mutation(const std::vector<at::Tensor>& metas) {
+    for (size_t i = 0; i < metas.size(); ++i) {
+      const at::Tensor& target = tensor(entry_.mutated[i]);
+      if (metas[i].sizes() == target.sizes()) continue;
+      if (entry_.form == Form::InPlace) return refuse("the shape rule changes the shape of a mutated argument");
+      at::native::resize_output(target, metas[i].sizes());
+    }
+    return true;
+  }
+
+  const at::Tensor& tensor(uint32_t i) const { return *call_.args[i].u.tensor; }
+
+  // ---- The type the kernel computes in ----
+  bool choose_dtype() {
+    at::ScalarType compute = has(FL_KERNEL_PROMOTE) ? promoted() : first_dtype();
+    if (has(FL_KERNEL_PROMOTE) && !entry_.predicate && at::isIntegralType(compute, true)) {
+      const auto out = target_dtype(0);
+      if (out.has_value() && (at::isFloatingType(*out) || at::isComplexType(*out))) compute = *out;
+    }
+    compute_ = compute;
+    plan_.compute_dtype = to_fl_dtype(compute);
+    const uint64_t bit = FL_DTYPE_BIT(plan_.compute_dtype);
+    if (kernel_.dtypes != 0 && (kernel_.dtypes & bit) == 0) {
+      return refuse(std::string("the kernel does not compute in ") + dtype_name(compute));
+    }
+    const uint64_t device = call_.device->properties.dtypes;
+    if (device != 0 && (device & bit) == 0) {
+      return refuse(std::string("the device does not compute in ") + dtype_name(compute));
+    }
+    return true;
+  }
+
+  std::optional<at::ScalarType> target_dtype(size_t i) const {
+    if (!metas_.empty()) {
+      return i < metas_.size() && metas_[i].defined() ? std::optional(metas_[i].scalar_type()) : std::nullopt;
+    }
+    return i < entry_.mutated.size() && call_.args[entry_.mutated[i]].kind == Kind::Tensor
+               ? std::optional(tensor(entry_.mutated[i]).scalar_type())
+               : std::nullopt;
+  }
+
+  template <class F>
+  void each_input(F&& f) const {
+    const uint32_t n = entry_.n_out_args > 0 ? call_.n_args - entry_.n_out_args : call_.n_args;
+    for (uint32_t i = 0; i < n; ++i) {
+      const PackedArg& a = call_.args[i];
+      if (a.kind == Kind::Tensor) f(i, *a.u.tensor);
+      if (a.kind != Kind::TensorList) continue;
+      for (uint32_t k = 0; k < a.count; ++k) f(i, a.u.tensors[k]);
+    }
+  }
+
+  at::ScalarType promoted() const {
+    at::native::ResultTypeState state{};
+    each_input([&](uint32_t i, const at::Tensor& t) {
+      if (t.defined() && !entry_.args[i].unpromoted) state = at::native::update_result_type_state(t, state);
+    });
+    for (uint32_t i = 0; i < call_.n_args; ++i) {
+      if (call_.args[i].kind == Kind::Scalar && entry_.args[i].promotes) {
+        state = at::native::update_result_type_state(*call_.args[i].u.scalar, state);
+      }
+    }
+    return at::native::result_type(state);
+  }
+
+  at::ScalarType first_dtype() const {
+    std::optional<at::ScalarType> first;
+    each_input([&](uint32_t i, const at::Tensor& t) {
+      if (!first.has_value() && t.defined() && !entry_.args[i].unpromoted) first = t.scalar_type();
+    });
+    if (!first.has_value()) first = target_dtype(0);
+    return first.value_or(at::kFloat);
+  }
+
+  // What the kernel's output would be if the functional form had been called.
+  at::ScalarType natural(at::ScalarType actual) const {
+    if (mutation_kernel_ || !has(FL_KERNEL_PROMOTE)) return actual;
+    if (entry_.predicate) return at::kBool;
+    if (at::isComplexType(compute_) && !at::isComplexType(actual)) return c10::toRealValueType(compute_);
+    return compute_;
+  }
+
+  // ---- Where outputs go ----
+  bool plan_outputs() {
+    if (entry_.form == Form::Functional) {
+      for (const auto& m : metas_) plan_.outs.push_back(allocated(m));
+      return true;
+    }
+    const uint32_t first = entry_.form == Form::Out ? static_cast<uint32_t>(entry_.mutated.size()) - entry_.n_out_args : 0;
+    if (first > 0) return refuse("the out= form also mutates an input");
+    for (uint32_t m : entry_.mutated) {
+      const PackedArg& a = call_.args[m];
+      if (a.kind == Kind::Tensor) plan_.outs.push_back(target(m, -1, *a.u.tensor));
+      if (a.kind != Kind::TensorList) continue;
+      for (uint32_t k = 0; k < a.count; ++k) plan_.outs.push_back(target(m, static_cast<int32_t>(k), a.u.tensors[k]));
+    }
+    for (const auto& out : plan_.outs) {
+      if (out.temporary && mutation_kernel_ && out.list_index >= 0) return refuse("a mutated list needs conversion");
+    }
+    return true;
+  }
+
+  at::MemoryFormat wanted_format(int64_t ndim, bool is_channels_last) const {
+    const bool only = has(FL_KERNEL_CHANNELS_LAST_ONLY) && (ndim == 4 || ndim == 5);
+    const bool keep = has(FL_KERNEL_CHANNELS_LAST_OK) && is_channels_last;
+    if (!only && !keep) return at::MemoryFormat::Contiguous;
+    return ndim == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
+  }
+
+  static std::vector<int64_t> dense_strides(at::IntArrayRef sizes, at::MemoryFormat format) {
+    if (format == at::MemoryFormat::ChannelsLast) return c10::get_channels_last_strides_2d(sizes);
+    if (format == at::MemoryFormat::ChannelsLast3d) return c10::get_channels_last_strides_3d(sizes);
+    std::vector<int64_t> strides(sizes.size());
+    int64_t next = 1;
+    for (size_t i = sizes.size(); i-- > 0;) {
+      strides[i] = next;
+      next *= std::max<int64_t>(sizes[i], 1);
+    }
+    return strides;
+  }
+
+  static bool is_channels_last(at::IntArrayRef sizes, at::IntArrayRef strides) {
+    return (sizes.size() == 4 && c10::is_channels_last_strides_2d(sizes, strides)) ||
+           (sizes.size() == 5 && c10::is_channels_last_strides_3d(sizes, strides));
+  }
+
+  bool layout_fits(at::IntArrayRef sizes, at::IntArrayRef strides, bool contiguous, uint32_t required) const {
+    const bool four = sizes.size() == 4 || sizes.size() == 5;
+    if (has(FL_KERNEL_CHANNELS_LAST_ONLY) && four) return is_channels_last(sizes, strides);
+    if (!has(required) || contiguous) return true;
+    return has(FL_KERNEL_CHANNELS_LAST_OK) && is_channels_last(sizes, strides);
+  }
+
+  static void set_geometry(OutPlan& out, at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) {
+    out.dtype = dtype;
+    out.sizes.assign(sizes.begin(), sizes.end());
+    out.strides.assign(strides.begin(), strides.end());
+    out.bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
+    out.view.describe(dtype, sizes, strides);
+    out.contiguous = (out.view.descriptor.flags & FL_TENSOR_CONTIGUOUS) != 0;
+  }
+
+  OutPlan allocated(const at::Tensor& meta) const {
+    OutPlan out;
+    if (!meta.defined()) {
+      out.absent = true;
+      return out;
+    }
+    if (meta.layout() != at::kStrided) TORCH_CHECK_NOT_IMPLEMENTED(false, "outputs that are not strided");
+    const bool fits = meta.is_non_overlapping_and_dense() &&
+                      layout_fits(meta.sizes(), meta.strides(), meta.is_contiguous(), FL_KERNEL_CONTIGUOUS_OUTPUTS);
+    if (fits) {
+      set_geometry(out, meta.scalar_type(), meta.sizes(), meta.strides());
+    } else {
+      const auto format = wanted_format(meta.dim(), is_channels_last(meta.sizes(), meta.strides()));
+      set_geometry(out, meta.scalar_type(), meta.sizes(), dense_strides(meta.sizes(), format));
+    }
+    return out;
+  }
+
+  OutPlan target(uint32_t argument, int32_t list_index, const at::Tensor& t) const {
+    OutPlan out;
+    const at::ScalarType dtype = natural(t.scalar_type());
+    const bool fits = layout_fits(t.sizes(), t.strides(), t.is_contiguous(), FL_KERNEL_CONTIGUOUS_OUTPUTS) &&
+                      t.is_non_overlapping_and_dense();
+    out.temporary = dtype != t.scalar_type() || t.is_conj() || t.is_neg() || t.device().type() != c10::kPrivateUse1 ||
+                    overlaps_inputs(argument, t) ||
+                    !(fits || (!has(FL_KERNEL_CONTIGUOUS_OUTPUTS) && !has_zero_stride(t)));
+    if (!out.temporary) {
+      set_geometry(out, dtype, t.sizes(), t.strides());
+    } else {
+      const auto format = wanted_format(t.dim(), is_channels_last(t.sizes(), t.strides()));
+      set_geometry(out, dtype, t.sizes(), dense_strides(t.sizes(), format));
+    }
+    out.argument = static_cast<int32_t>(argument);
+    out.list_index = list_index;
+    return out;
+  }
+
+  static bool has_zero_stride(const at::Tensor& t) {
+    for (int64_t d = 0; d < t.dim(); ++d) {
+      if (t.size(d) > 1 && t.stride(d) == 0) return true;
+    }
+    return false;
+  }
+
+  bool overlaps_inputs(uint32_t argument, const at::Tensor& target) const {
+    if (mutation_kernel_ || target.storage().nbytes() == 0) return false;
+    bool overlap = false;
+    each_input([&](uint32_t i, const at::Tensor& t) {
+      if (!t.defined() || !t.has_storage() || !t.storage().is_alias_of(target.storage())) return;
+      const bool same = t.storage_offset() == target.storage_offset() && t.sizes() == target.sizes() &&
+                        t.strides() == target.strides() && t.scalar_type() == target.scalar_type();
+      if (!same || !has(FL_KERNEL_IN_PLACE_SAFE)) overlap = true;
+    });
+    return overlap;
+  }
+
+  // ---- What goes in ----
+  bool plan_inputs() {
+    const uint32_t n = entry_.form == Form::Out && !mutation_kernel_ ? call_.n_args - entry_.n_out_args : call_.n_args;
+    for (uint32_t i = 0; i < n; ++i) {
+      const PackedArg& a = call_.args[i];
+      if (a.kind == Kind::Tensor && !plan_input(i, *a.u.tensor)) return false;
+      if (a.kind != Kind::TensorList) continue;
+      for (uint32_t k = 0; k < a.count; ++k) {
+        if (!plan_input(i, a.u.tensors[k])) return false;
+      }
+    }
+    bool simple = true;
+    for (const auto& t : plan_.tensors) simple = simple && t.source != TensorPlan::Converted;
+    for (const auto& o : plan_.outs) simple = simple && !o.temporary;
+    plan_.simple = simple;
+    return true;
+  }
+
+  bool plan_input(uint32_t i, const at::Tensor& t) {
+    TensorPlan in;
+    if (!t.defined()) {
+      plan_.tensors.push_back(std::move(in));
+      return true;
+    }
+    const bool host = t.device().type() != c10::kPrivateUse1;
+    const bool promote = has(FL_KERNEL_PROMOTE) && !entry_.args[i].unpromoted;
+    if (t.layout() != at::kStrided) return refuse("an argument is not strided");
+    if (host && t.dim() == 0 && has(FL_KERNEL_PROMOTE) && !at::isComplexType(t.scalar_type())) {
+      in.source = TensorPlan::HostScalar;
+      in.dtype = t.scalar_type();
+      plan_.tensors.push_back(std::move(in));
+      return true;
+    }
+    in.dtype = promote ? compute_ : t.scalar_type();
+    const bool fits = layout_fits(t.sizes(), t.strides(), t.is_contiguous(), FL_KERNEL_CONTIGUOUS_INPUTS);
+    const bool direct = !host && t.scalar_type() == in.dtype && fits && !t.is_conj() && !t.is_neg();
+    in.source = direct ? TensorPlan::Direct : TensorPlan::Converted;
+    if (!direct && mutation_kernel_ && entry_.args[i].mutated) in.source = TensorPlan::Direct;  // follows its output
+    in.format = wanted_format(t.dim(), is_channels_last(t.sizes(), t.strides()));
+    std::vector<int64_t> strides = direct ? t.strides().vec() : dense_strides(t.sizes(), in.format);
+    if (in.source == TensorPlan::Direct) strides = t.strides().vec();
+    return place_input(std::move(in), t.sizes(), strides);
+  }
+
+  bool place_input(TensorPlan in, at::IntArrayRef sizes, at::IntArrayRef strides) {
+    if (has(FL_KERNEL_BROADCAST) && !plan_.outs.empty() && !plan_.outs[0].absent) {
+      const at::IntArrayRef out_sizes(plan_.outs[0].sizes.data(), plan_.outs[0].sizes.size());
+      if (sizes.size() > out_sizes.size()) return refuse("an input has more dimensions than the output");
+      for (size_t k = 0; k < sizes.size(); ++k) {
+        const int64_t wanted = out_sizes[out_sizes.size() - sizes.size() + k];
+        if (sizes[k] != wanted && sizes[k] != 1) return refuse("an input does not broadcast to the output's shape");
+      }
+      auto expanded = at::inferExpandGeometry_dimvector(sizes, strides, out_sizes);
+      in.view.describe(in.dtype, out_sizes, expanded.strides);
+    } else {
+      in.view.describe(in.dtype, sizes, strides);
+    }
+    plan_.tensors.push_back(std::move(in));
+    return true;
+  }
+
+  bool ask() {
+    for (const auto& t : plan_.tensors) {
+      if (t.source == TensorPlan::Converted && !call_.device->host_coherent &&
+          find_kernel(call_.device->chip, "aten::copy") == nullptr) {
+        return refuse("an input needs conversion and the chip has no kernel for aten::copy");
+      }
+    }
+    if ((kernel_.flags & FL_KERNEL_VALUE_DEPENDENT) != 0) signature_.forbid_caching();
+    std::string why;
+    return kernel_supports(call_, plan_, &why) ? true : refuse(why);
+  }
+
+  Call& call_;
+  Entry& entry_;
+  Signature& signature_;
+  const fl_kernel& kernel_;
+  Plan& plan_;
+  const bool mutation_kernel_;
+  std::vector<at::Tensor> metas_;
+  at::ScalarType compute_ = at::kFloat;
+  std::string reason_;
+};
+
+const fl_kernel* candidate(const Call& call) {
+  const fl_kernel* own = find_kernel(call.device->chip, call.entry.name);
+  return own != nullptr || call.entry.kernel_name == call.entry.name
+             ? own
+             : find_kernel(call.device->chip, call.entry.kernel_name);
+}
+
+}  // namespace
+
+std::unique_ptr<Plan> make_plan(Call& call, Signature& signature) {
+  std::string reason = "the chip has no kernel for " + call.entry.kernel_name;
+  if (const fl_kernel* kernel = candidate(call)) {
+    auto plan = std::make_unique<Plan>();
+    plan->device = call.device;
+    if (KernelPlanner(call, signature, *kernel, *plan).plan(&reason)) {
+      plan->route = Route::Kernel;
+      plan->reason = "the chip's kernel";
+      return plan;
+    }
+  }
+  auto plan = std::make_unique<Plan>();
+  plan->device = call.device;
+  plan->reason = reason;
+  plan->policy = policy_for(call.entry);
+  plan->route = call.entry.composite ? Route::Composite : Route::Host;
+  return plan;
+}
+
+}  // namespace torch_fl::glue

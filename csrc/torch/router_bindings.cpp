@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The router's side of torch_fl._C.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "device_allocator.h"
+#include "entry.h"
+#include "host_route.h"
+#include "plan.h"
+#include "register.h"
+#include "router.h"
+#include "unsupported.h"
+
+namespace py = pybind11;
+
+namespace torch_fl::glue {
+namespace {
+
+py::list dtype_list(uint64_t mask) {
+  static const char* const kNames[] = {"uint8",      "int8",      "int16",      "int32",   "int64",    "float16",
+                                       "float32",    "float64",   "complex32",  "complex64", "complex128", "bool",
+                                       "bfloat16",   "uint16",    "uint32",     "uint64",  "float8_e5m2", "float8_e4m3fn",
+                                       "float8_e5m2fnuz", "float8_e4m3fnuz", "float8_e8m0fnu"};
+  py::list names;
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    if ((mask >> i & 1) != 0) names.append(kNames[i]);
+  }
+  return names;
+}
+
+py::list flag_list(uint32_t flags) {
+  static const char* const kNames[] = {"promote", "broadcast", "contiguous_inputs", "contiguous_outputs", "in_place_safe",
+                                       "value_dependent", "random", "channels_last_ok", "channels_last_only"};
+  py::list names;
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    if ((flags >> i & 1) != 0) names.append(kNames[i]);
+  }
+  return names;
+}
+
+py::list counters() {
+  py::list rows;
+  for (const auto& r : collect_counters()) {
+    rows.append(py::make_tuple(r.op, r.overload, r.chip, r.device, route_name(r.route), r.reason, r.calls, r.bytes, r.syncs,
+                               r.nanoseconds));
+  }
+  return rows;
+}
+
+py::list registered_ops() {
+  py::list rows;
+  for (const auto& chip : runtime::Registry::get().chips()) {
+    for (const auto& k : chip->kernels) {
+      py::dict row;
+      row["chip"] = chip->name;
+      row["op"] = k.op;
+      row["flags"] = flag_list(k.flags);
+      row["dtypes"] = dtype_list(k.dtypes);
+      rows.append(row);
+    }
+  }
+  return rows;
+}
+
+const char* policy_name(Policy policy) {
+  return policy == Policy::Allow ? "allow" : policy == Policy::Warn ? "warn" : "deny";
+}
+
+bool is_view(const c10::FunctionSchema& schema) {
+  for (const auto& r : schema.returns()) {
+    if (r.alias_info() != nullptr && !r.alias_info()->isWrite()) return true;
+  }
+  return false;
+}
+
+void describe_routes(const Entry& entry, const runtime::Chip& chip, py::dict& row) {
+  const fl_kernel* kernel = find_kernel(chip, entry.name);
+  if (kernel == nullptr) kernel = find_kernel(chip, entry.kernel_name);
+  py::list routes;
+  row["kernel"] = py::none();
+  if (kernel != nullptr) {
+    routes.append("kernel");
+    py::dict k;
+    k["op"] = kernel->op;
+    k["flags"] = flag_list(kernel->flags);
+    k["dtypes"] = dtype_list(kernel->dtypes);
+    k["checks_call"] = kernel->supports != nullptr;
+    row["kernel"] = k;
+  }
+  if (entry.composite) routes.append("decomposed");
+  const bool cpu = entry.host != nullptr || entry.op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  const Policy policy = policy_for(entry);
+  if (cpu && !is_view(entry.op.schema()) && policy != Policy::Deny) routes.append("host");
+  row["routes"] = routes;
+  row["policy"] = policy_name(policy);
+  row["has_host_implementation"] = cpu;
+}
+
+// One row per overload and chip. `name`: "aten::add", "aten::add.Tensor" or without the namespace.
+py::list query(std::string name) {
+  if (name.find("::") == std::string::npos) name = "aten::" + name;
+  const std::string op_name = name.substr(0, name.find('.'));
+  py::list rows;
+  for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (n.name != op_name) continue;
+    const auto op = c10::Dispatcher::singleton().findSchema(n);
+    if (!op.has_value()) continue;
+    const Entry& entry = entry_for(*op);
+    if (name != op_name && entry.name != name) continue;
+    for (const auto& chip : runtime::Registry::get().chips()) {
+      py::dict row;
+      row["op"] = entry.op_name;
+      row["overload"] = entry.overload;
+      row["chip"] = chip->name;
+      row["is_view"] = is_view(op->schema());
+      row["composite_implicit"] = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+      describe_routes(entry, *chip, row);
+      rows.append(row);
+    }
+  }
+  return rows;
+}
+
+// Nanoseconds of one cached allocation and its release, median of 32 runs of `count` each.
+double bench_allocation(int64_t count, uint64_t bytes) {
+  runtime::Device& device = device_at(runtime::current_device());
+  device.handle();
+  std::vector<double> runs;
+  for (int run = 0; run < 33; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int64_t i = 0; i < count; ++i) (void)allocate_on(device, bytes);
+    const std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - start;
+    if (run > 0) runs.push_back(spent.count() / static_cast<double>(count));  // the first run fills the cache
+  }
+  std::nth_element(runs.begin(), runs.begin() + 16, runs.end());
+  return runs[16];
+}
+
+}  // namespace
+
+void bind_router(py::module_& m) {
+  m.def("enable_chip_kernels", &enable_chip_kernels);
+  m.def("set_policy", &set_policy, py::arg("op"), py::arg("policy"));
+  m.def("clear_cache", &clear_plans);
+  m.def("counters", &counters);
+  m.def("reset_counters", &reset_counters);
+  m.def("query", &query, py::arg("op"));
+  m.def("registered_ops", &registered_ops);
+  m.def("set_unsupported_error", [](py::object type) {
+    type.inc_ref();  // lives as long as the process
+    set_unsupported_error(type.ptr());
+  });
+  m.def("set_counting", [](bool on) { g_counting.store(on); });
+  m.def("set_timing", [](bool on) { g_timing.store(on); });
+  m.def("set_stock_fallback", &set_stock_fallback);
+  m.def("python_meta_calls", &python_meta_calls);
+  m.def("bench_allocation", &bench_allocation, py::arg("count"), py::arg("bytes"));
+}
+
+}  // namespace torch_fl::glue
