@@ -11,6 +11,7 @@ constexpr uint64_t kKnown = (UINT64_C(1) << (FL_FLOAT8_E8M0FNU + 1)) - 1;
 
 Family copy_family();
 Family pointwise_family();
+Family element_loss_family();
 Family shape_family();
 Family reduce_family();
 Family scan_family();

@@ -11,11 +11,14 @@
   PointwiseTable compare_table();            \
   PointwiseTable unary_table();              \
   PointwiseTable activation_table();         \
-  const struct ReduceLoops& reduce_loops();  \
+  PointwiseTable loss_backward_table();      \
+  ElementLossTable element_loss_table(); \
+  const ReduceLoops& reduce_loops();  \
   }
 
 namespace fl_sim {
 struct ReduceLoops;
+struct ElementLossTable;
 }
 FL_SIM_DECLARE_ISA(base)
 FL_SIM_DECLARE_ISA(avx2)

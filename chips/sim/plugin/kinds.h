@@ -90,6 +90,7 @@ struct Params {
   int64_t i[4] = {};
   std::complex<double> c;
   fl_dtype dtype = FL_FLOAT32;  ///< that is computed with: widths of shifts, rounding
+  double* sum = nullptr;        ///< loops without outputs add up here
 };
 
 /// The inner loop of a pointwise operator over dense buffers. An output may be exactly an input.
@@ -111,7 +112,7 @@ struct Pointwise {
   Kind fixed[4];        ///< kNoKind, or the kind this input always has (a mask: kBool)
   Out out;
   bool round_scalars;   ///< scalars in a tensor's place are rounded to the element type (comparisons)
-  uint32_t flags;       ///< FL_KERNEL_*, added to the usual ones
+  bool keeps_dtype;     ///< computes in its first tensor's element type: no promotion
   PrepareFn prepare;    ///< may be null
   LoopFn loop[kKinds];  ///< null: not in this kind
   fl_supports_fn supports;

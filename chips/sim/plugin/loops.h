@@ -127,21 +127,21 @@ inline T over(T a, T b) {
 
 }  // namespace fl_sim::FL_SIM_ISA
 
-// struct name with one static function template f over the arguments; `body` ends in a return.
-#define FL_SIM_FN1(name, body)                                              \
-  struct name {                                                             \
-    template <class T>                                                      \
-    static auto f(T a, [[maybe_unused]] const Params& p) body               \
+// struct name with one static function template f over the arguments; the body, in braces, ends in a return.
+#define FL_SIM_FN1(name, ...)                                                                            \
+  struct name {                                                                                          \
+    template <class T>                                                                                   \
+    static auto f(T a, [[maybe_unused]] const Params& p) __VA_ARGS__                                     \
   }
-#define FL_SIM_FN2(name, body)                                              \
-  struct name {                                                             \
-    template <class T>                                                      \
-    static auto f(T a, T b, [[maybe_unused]] const Params& p) body          \
+#define FL_SIM_FN2(name, ...)                                                                            \
+  struct name {                                                                                          \
+    template <class T>                                                                                   \
+    static auto f([[maybe_unused]] T a, T b, [[maybe_unused]] const Params& p) __VA_ARGS__               \
   }
-#define FL_SIM_FN3(name, body)                                              \
-  struct name {                                                             \
-    template <class T>                                                      \
-    static auto f(T a, T b, T c, [[maybe_unused]] const Params& p) body     \
+#define FL_SIM_FN3(name, ...)                                                                            \
+  struct name {                                                                                          \
+    template <class T>                                                                                   \
+    static auto f([[maybe_unused]] T a, T b, [[maybe_unused]] T c, [[maybe_unused]] const Params& p) __VA_ARGS__ \
   }
 
 // Loops of a row, in the order of Kind: f32 f64 i64 u64 bool c64 c128.

@@ -224,16 +224,16 @@ void prepare_value(const Call& call, Params& p) {
 }
 
 constexpr Kind N = kNoKind;
-#define ROW2(op, loops, prepare) {"aten::" op, 2, 1, {0, 1}, {N, N, N, N}, Out::kSame, false, 0, prepare, loops, nullptr}
+#define ROW2(op, loops, prepare) {"aten::" op, 2, 1, {0, 1}, {N, N, N, N}, Out::kSame, false, false, prepare, loops, nullptr}
 #define ROW3(op, loops, prepare) \
-  {"aten::" op, 3, 1, {0, 1, 2}, {N, N, N, N}, Out::kSame, false, 0, prepare, loops, nullptr}
+  {"aten::" op, 3, 1, {0, 1, 2}, {N, N, N, N}, Out::kSame, false, false, prepare, loops, nullptr}
 
 const Pointwise kRows[] = {
     ROW2("add.Tensor", FL_SIM_ALL(add, void), prepare_alpha),
     ROW2("sub.Tensor", FL_SIM_NUMBERS(sub, void), prepare_alpha),
     ROW2("mul.Tensor", FL_SIM_ALL(map2, Mul), nullptr),
     ROW2("div.Tensor", FL_SIM_FLOATS_COMPLEX(map2, Div), nullptr),
-    {"aten::div.Tensor_mode", 2, 1, {0, 1}, {N, N, N, N}, Out::kSame, false, 0, prepare_mode,
+    {"aten::div.Tensor_mode", 2, 1, {0, 1}, {N, N, N, N}, Out::kSame, false, false, prepare_mode,
      FL_SIM_NUMBERS(div_mode, void), supports_mode},
     ROW2("floor_divide", FL_SIM_REALS(map2, Floor), nullptr),
     ROW2("remainder.Tensor", FL_SIM_REALS(map2, Remainder), nullptr),

@@ -59,8 +59,8 @@ void select(int64_t n, void* const* outs, const void* const* ins, const Params&)
 }
 
 constexpr Kind N = kNoKind;
-#define COMPARE(op, loops) {"aten::" op, 2, 1, {0, 1}, {N, N, N, N}, Out::kBool, true, 0, nullptr, loops, nullptr}
-#define TEST(op, loops) {"aten::" op, 1, 1, {0}, {N, N, N, N}, Out::kBool, false, 0, nullptr, loops, nullptr}
+#define COMPARE(op, loops) {"aten::" op, 2, 1, {0, 1}, {N, N, N, N}, Out::kBool, true, false, nullptr, loops, nullptr}
+#define TEST(op, loops) {"aten::" op, 1, 1, {0}, {N, N, N, N}, Out::kBool, false, false, nullptr, loops, nullptr}
 #define EQUALITY(F) FL_SIM_ALL(map2, F)
 #define ORDER(F) FL_SIM_ALL_REAL(map2, F)
 
@@ -86,12 +86,12 @@ const Pointwise kRows[] = {
     TEST("isposinf", FL_SIM_ALL_REAL(map1, IsPosInf)),
     TEST("isneginf", FL_SIM_ALL_REAL(map1, IsNegInf)),
     TEST("signbit", FL_SIM_ALL_REAL(map1, Signbit)),
-    {"aten::where.self", 3, 1, {0, 1, 2}, {kBool, N, N, N}, Out::kSame, false, 0, nullptr, FL_SIM_ALL(select, void),
+    {"aten::where.self", 3, 1, {0, 1, 2}, {kBool, N, N, N}, Out::kSame, false, false, nullptr, FL_SIM_ALL(select, void),
      nullptr},
     // out = mask ? value : self
-    {"aten::masked_fill.Scalar", 3, 1, {1, 2, 0}, {kBool, N, N, N}, Out::kSame, false, 0, nullptr,
+    {"aten::masked_fill.Scalar", 3, 1, {1, 2, 0}, {kBool, N, N, N}, Out::kSame, false, true, nullptr,
      FL_SIM_ALL(select, void), nullptr},
-    {"aten::masked_fill.Tensor", 3, 1, {1, 2, 0}, {kBool, N, N, N}, Out::kSame, false, 0, nullptr,
+    {"aten::masked_fill.Tensor", 3, 1, {1, 2, 0}, {kBool, N, N, N}, Out::kSame, false, true, nullptr,
      FL_SIM_ALL(select, void), nullptr},
 };
 

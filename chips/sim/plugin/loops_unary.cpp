@@ -133,10 +133,10 @@ void prepare_nan_to_num(const Call& call, Params& p) {
 }
 
 constexpr Kind N = kNoKind;
-#define UNARY(op, loops) {"aten::" op, 1, 1, {0}, {N, N, N, N}, Out::kSame, false, 0, nullptr, loops, nullptr}
+#define UNARY(op, loops) {"aten::" op, 1, 1, {0}, {N, N, N, N}, Out::kSame, false, false, nullptr, loops, nullptr}
 
 const Pointwise kRows[] = {
-    {"aten::abs", 1, 1, {0}, {N, N, N, N}, Out::kReal, false, 0, nullptr, FL_SIM_NUMBERS(map1, Abs), nullptr},
+    {"aten::abs", 1, 1, {0}, {N, N, N, N}, Out::kReal, false, false, nullptr, FL_SIM_NUMBERS(map1, Abs), nullptr},
     UNARY("neg", FL_SIM_NUMBERS(map1, Neg)),
     UNARY("exp", FL_SIM_FLOATS_COMPLEX(map1, Exp)),
     UNARY("exp2", FL_SIM_FLOATS_COMPLEX(map1, Exp2)),
@@ -174,9 +174,9 @@ const Pointwise kRows[] = {
     UNARY("sgn", FL_SIM_ALL(map1, Sgn)),
     UNARY("bitwise_not", FL_SIM_INTS_BOOL(map1, Not)),
     UNARY("conj_physical", FL_SIM_COMPLEX(map1, Conj)),
-    {"aten::round.decimals", 1, 1, {0}, {N, N, N, N}, Out::kSame, false, 0, prepare_decimals,
+    {"aten::round.decimals", 1, 1, {0}, {N, N, N, N}, Out::kSame, false, false, prepare_decimals,
      FL_SIM_FLOATS(round_decimals, void), nullptr},
-    {"aten::nan_to_num", 1, 1, {0}, {N, N, N, N}, Out::kSame, false, 0, prepare_nan_to_num,
+    {"aten::nan_to_num", 1, 1, {0}, {N, N, N, N}, Out::kSame, false, false, prepare_nan_to_num,
      FL_SIM_REALS_BOOL(map1, NanToNum), nullptr},
 };
 

@@ -68,18 +68,18 @@ struct Walker {
   Walker(Operand* ops, int outs, int ins, LoopFn l, const Params& p)
       : operands(ops), n_out(outs), n_in(ins), n(outs + ins), loop(l), params(p) {}
 
-  void prepare() {
+  void prepare(int64_t numel) {
     for (int o = 0; o < n; ++o) {
       bytes[o] = dtype_size(operands[o].dtype);
       direct[o] = operands[o].strides && operands[o].dtype == native_dtype(operands[o].kind) &&
                   (plan.ndim == 0 || plan.strides[o][0] == 1);
-      if (!operands[o].strides) fill_scalar(o);
+      if (!operands[o].strides) fill_scalar(o, std::min(numel, kChunk));
     }
   }
 
-  void fill_scalar(int o) {
+  void fill_scalar(int o, int64_t n) {
     const Kind kind = operands[o].kind;
-    converters().load[kind][native_dtype(kind)](buffers[o], operands[o].number, 0, kChunk);
+    converters().load[kind][native_dtype(kind)](buffers[o], operands[o].number, 0, n);
   }
 
   // One row of the innermost dimension, chunk by chunk.
@@ -160,22 +160,49 @@ Kind out_kind(Out out, Kind kind) {
   return kind;
 }
 
-// Everything dense, of the kind's own type, and no scalar: one call of the loop.
+void repeat_number(const fl_value& value, Kind kind, fl_dtype round_to, void* buffer, int64_t n) {
+  alignas(16) char number[16];
+  scalar_to_kind(value, kind, round_to, number);
+  converters().load[kind][native_dtype(kind)](buffer, number, 0, n);
+}
+
+// Everything dense and of the kind's own type (scalars besides): no walk is needed.
 bool run_dense(const Call& call, const Pointwise& op, Kind kind, LoopFn loop, const Params& params) {
-  if (op.n_out != 1 || op.n_in > 3) return false;
   const View out = call.out(0);
-  if (!out.contiguous() || out.dtype != native_dtype(out_kind(op.out, kind))) return false;
-  const fl_dtype native = native_dtype(kind);
+  const Kind result = out_kind(op.out, kind);
+  if (op.n_out != 1 || !out.contiguous() || out.dtype != native_dtype(result)) return false;
+  alignas(64) char numbers[3][kChunk * 16];
   const void* ins[3];
+  bool scalar[3] = {}, chunked = false;
   for (int i = 0; i < op.n_in; ++i) {
     const auto arg = static_cast<uint32_t>(op.args[i]);
-    if (op.fixed[i] != kNoKind || !call.is_tensor(arg)) return false;
+    const Kind k = op.fixed[i] != kNoKind ? op.fixed[i] : kind;
+    if (!call.is_tensor(arg)) {
+      repeat_number(call.value(arg), k, op.round_scalars ? call.raw.compute_dtype : FL_DTYPE_OTHER, numbers[i],
+                    std::min(out.numel, kChunk));
+      ins[i] = numbers[i];
+      scalar[i] = true;
+      chunked |= out.numel > kChunk;
+      continue;
+    }
     const View in = call.tensor(arg);
-    if (!in.contiguous() || in.dtype != native || in.numel != out.numel) return false;
+    if (!in.contiguous() || in.dtype != native_dtype(k) || in.numel != out.numel) return false;
     ins[i] = in.data;
   }
   void* outs[1] = {out.data};
-  loop(out.numel, outs, ins, params);
+  if (!chunked) {
+    loop(out.numel, outs, ins, params);
+    return true;
+  }
+  for (int64_t begin = 0; begin < out.numel; begin += kChunk) {
+    const void* at[3];
+    for (int i = 0; i < op.n_in; ++i) {
+      const Kind k = op.fixed[i] != kNoKind ? op.fixed[i] : kind;
+      at[i] = scalar[i] ? ins[i] : static_cast<const char*>(ins[i]) + begin * kind_size(k);
+    }
+    outs[0] = out.as<char>() + begin * kind_size(result);
+    loop(std::min(kChunk, out.numel - begin), outs, at, params);
+  }
   return true;
 }
 
@@ -247,7 +274,7 @@ void walk(const int64_t* sizes, int32_t ndim, int64_t numel, Operand* operands, 
   if (numel == 0) return;
   Walker walker(operands, n_out, n_in, loop, params);
   make_plan(walker.plan, sizes, ndim, operands, n_out + n_in);
-  walker.prepare();
+  walker.prepare(numel);
   walker.run();
 }
 
@@ -255,11 +282,11 @@ Family pointwise_family() {
   static const std::vector<fl_kernel> rows = [] {
     std::vector<fl_kernel> all;
     for (const PointwiseTable table : {FL_SIM_PICK(binary_table), FL_SIM_PICK(compare_table), FL_SIM_PICK(unary_table),
-                                       FL_SIM_PICK(activation_table)})
+                                       FL_SIM_PICK(activation_table), FL_SIM_PICK(loss_backward_table)})
       for (uint64_t i = 0; i < table.count; ++i) {
         const Pointwise& op = table.rows[i];
-        all.push_back(row(op.op, op.flags | FL_KERNEL_PROMOTE | FL_KERNEL_BROADCAST | FL_KERNEL_IN_PLACE_SAFE,
-                          run_pointwise, mask_of(op), op.supports, const_cast<Pointwise*>(&op)));
+        const uint32_t flags = FL_KERNEL_BROADCAST | FL_KERNEL_IN_PLACE_SAFE | (op.keeps_dtype ? 0u : uint32_t{FL_KERNEL_PROMOTE});
+        all.push_back(row(op.op, flags, run_pointwise, mask_of(op), op.supports, const_cast<Pointwise*>(&op)));
       }
     return all;
   }();

@@ -42,12 +42,27 @@ Reduced geometry_of(const Call& call, int8_t at, bool keeps_empty) {
   return reduce_dims(call.tensor(0), dims_of(call, at), absent || !keeps_empty);
 }
 
+// All of a dense tensor of the kind's own type into one number.
+void reduce_dense(const View& in, const View& out, const Reduction& r) {
+  alignas(16) char acc[32], result[16];
+  Params params;
+  params.i[3] = in.numel;
+  r.init(acc, 1);
+  r.fold(acc, in.data, in.numel, nullptr, params);
+  void* results[1] = {result};
+  r.finish(results, acc, 1, nullptr, params);
+  converters().store[r.out[0]][out.dtype](out.data, 1, result, 1);
+}
+
 void reduce_body(const Call& call) {
   const auto& spec = *static_cast<const Spec*>(call.raw.kernel->user_data);
-  const Reduced g = geometry_of(call, spec.dims, spec.keeps_empty);
   const bool logic = spec.which == Reduce::kAny || spec.which == Reduce::kAll || spec.which == Reduce::kCount;
-  const Kind kind = logic ? kBool : kind_of(spec.output_kind ? call.out(0).dtype : g.in.dtype);
+  const View in = call.tensor(0);
+  const Kind kind = logic ? kBool : kind_of(spec.output_kind ? call.out(0).dtype : in.dtype);
   const Reduction& r = loops_of(spec.which, kind);
+  if (spec.dims < 0 && r.out[1] == kNoKind && in.contiguous() && in.dtype == native_dtype(kind))
+    return reduce_dense(in, call.out(0), r);
+  const Reduced g = geometry_of(call, spec.dims, spec.keeps_empty);
   Target targets[2];
   int n = 1;
   if (r.out[1] == kNoKind) {

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element-wise losses: per element, and added up where the loss is reduced.
+#pragma once
+
+#include "kinds.h"
+
+namespace fl_sim {
+
+struct ElementLoss {
+  const char* op;
+  int8_t weight;     ///< schema position of an optional weight, or -1
+  int8_t reduction;  ///< schema position
+  PrepareFn prepare;
+  LoopFn each[2];    ///< float, double
+  LoopFn sum[2];     ///< adds to params.sum
+};
+
+struct ElementLossTable {
+  const ElementLoss* rows;
+  uint64_t count;
+};
+
+}  // namespace fl_sim
