@@ -16,6 +16,8 @@ Family embedding_family();
 Family index_family();
 Family scatter_family();
 Family cat_family();
+Family resample_family();
+Family unfold_family();
 Family sort_family();
 Family optimizer_family();
 
