@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from harness import BROADCAST, CONTIGUOUS_INPUTS, CONTIGUOUS_OUTPUTS, DTYPES, PROMOTE, RANDOM, UNSUPPORTED, Chip, PluginError
+from harness import (
+    BROADCAST,
+    CONTIGUOUS_INPUTS,
+    CONTIGUOUS_OUTPUTS,
+    DTYPES,
+    PROMOTE,
+    RANDOM,
+    UNSUPPORTED,
+    Chip,
+    PluginError,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
@@ -49,7 +59,8 @@ def positional(schema: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
 def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
     found: list[torch.Tensor] = []
     for v in values:
-        found += [v] if isinstance(v, torch.Tensor) else [x for x in v if isinstance(x, torch.Tensor)] if isinstance(v, (list, tuple)) else []
+        items = v if isinstance(v, (list, tuple)) else [v]
+        found += [x for x in items if isinstance(x, torch.Tensor)]
     return found
 
 
@@ -65,39 +76,38 @@ def compute_dtype(row: Any, base: str, schema: Any, given: list[Any], result: to
         if isinstance(v, (bool, int, float, complex)) and tensor_place:
             parts.append(v)
     dtype = promote(parts)
-    integral = not dtype.is_floating_point and not dtype.is_complex
-    if integral and base not in PREDICATES and result is not None and (result.dtype.is_floating_point or result.dtype.is_complex):
-        return result.dtype
-    return dtype
+    if base in PREDICATES or result is None or is_inexact(dtype):
+        return dtype
+    return result.dtype if is_inexact(result.dtype) else dtype
+
+
+def is_inexact(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
 
 
 def promote(parts: list[Any]) -> torch.dtype:
-    tensors = [p for p in parts if isinstance(p, torch.Tensor)]
-    if len(parts) == 1:
-        return tensors[0].dtype if tensors else torch.result_type(torch.tensor(parts[0]), parts[0])
-    # result_type is binary, but its three categories (dimensioned, 0-dim, number) fold one by one.
-    groups: list[list[torch.dtype]] = [[], [], []]
+    """PyTorch's result type of tensors and numbers: dimensioned tensors rank above 0-dim ones, those above numbers."""
+    ranks: list[torch.dtype | None] = [None, None, None]
     for p in parts:
-        t = p if isinstance(p, torch.Tensor) else torch.tensor(p)
-        groups[2 if not isinstance(p, torch.Tensor) else 0 if t.dim() else 1].append(t.dtype)
-    folded = []
-    for g in groups:
-        if g:
-            d = g[0]
-            for other in g[1:]:
-                d = torch.promote_types(d, other)
-            folded.append(d)
-    rank = {torch.bool: 0}
-    result = folded[0]
-    for d in folded[1:]:
-        if category(d) > category(result):
-            result = torch.promote_types(result, d) if category(d) < 3 or not result.is_floating_point else torch.promote_types(result, torch.complex32 if result in (torch.float16,) else torch.complex64)
-    del rank
+        rank = 2 if not isinstance(p, torch.Tensor) else 0 if p.dim() else 1
+        dtype = p.dtype if isinstance(p, torch.Tensor) else torch.tensor(p).dtype
+        have = ranks[rank]
+        ranks[rank] = dtype if have is None else torch.promote_types(have, dtype)
+    result = combine(ranks[0], combine(ranks[1], ranks[2]))
+    assert result is not None
     return result
 
 
-def category(d: torch.dtype) -> int:
-    return 3 if d.is_complex else 2 if d.is_floating_point else 0 if d == torch.bool else 1
+def combine(higher: torch.dtype | None, lower: torch.dtype | None) -> torch.dtype | None:
+    if higher is None or lower is None:
+        return higher or lower
+    if higher.is_complex:
+        return higher
+    if higher.is_floating_point:
+        return torch.promote_types(higher, torch.complex32) if lower.is_complex else higher
+    if higher == torch.bool or lower.is_floating_point or lower.is_complex:
+        return torch.promote_types(higher, lower)
+    return higher
 
 
 def empty_like_strided(t: torch.Tensor, dense: bool) -> torch.Tensor:
@@ -115,31 +125,28 @@ def plain(x: Any) -> Any:
 
 def adapt(row: Any, schema: Any, given: list[Any], compute: torch.dtype, sizes: torch.Size | None) -> list[Any]:
     """Applies the contract flags to the arguments."""
+
+    def one(name: str, t: Any) -> Any:
+        if not isinstance(t, torch.Tensor):
+            return t
+        t = plain(t.detach())
+        if row.flags & PROMOTE and name not in UNPROMOTED:
+            t = t.to(compute)
+        if row.flags & BROADCAST and sizes is not None:
+            t = t.expand(sizes)
+        return t.contiguous() if row.flags & CONTIGUOUS_INPUTS else t
+
     adapted = []
     for a, v in zip(schema.arguments, given, strict=True):
-        def one(t: Any, name: str = a.name) -> Any:
-            if not isinstance(t, torch.Tensor):
-                return t
-            t = plain(t.detach())
-            if row.flags & PROMOTE and name not in UNPROMOTED:
-                t = t.to(compute)
-            if row.flags & BROADCAST and sizes is not None:
-                t = t.expand(sizes)
-            if row.flags & CONTIGUOUS_INPUTS:
-                t = t.contiguous()
-            return t
-
-        if isinstance(v, (list, tuple)):
-            v = [one(x) for x in v]
-        adapted.append(number_for(a, one(v)))
+        value = [one(a.name, x) for x in v] if isinstance(v, (list, tuple)) else one(a.name, v)
+        adapted.append(number_for(a, value))
     return adapted
 
 
 def number_for(argument: Any, v: Any) -> Any:
     """The dispatcher's kinds: a `float` argument is real even when Python gave an int."""
-    if str(argument.type) in ("float", "Optional[float]", "number?float") and isinstance(v, int) and not isinstance(v, bool):
-        return float(v)
-    return v
+    real = str(argument.type) in ("float", "Optional[float]")
+    return float(v) if real and isinstance(v, int) and not isinstance(v, bool) else v
 
 
 def check_call(

@@ -24,7 +24,15 @@ def chip() -> Chip:
     return Chip()
 
 
+# The CPU rounds differently from call to call (quotients that are rounded to the narrow type before they are truncated;
+# a mean taken from its own value), so there is nothing to compare with.
+LOOSER = {("aten::div.Tensor_mode", torch.bfloat16): 1.0, ("aten::div.Tensor_mode", torch.float16): 1.0,
+          ("aten::native_layer_norm", torch.float32): 2e-3, ("aten::native_batch_norm", torch.bfloat16): 5e-2}  # fmt: skip
+
+
 def tolerance(name: str, dtype: torch.dtype) -> dict[str, float]:
+    if (name, dtype) in LOOSER:
+        return {"rtol": 1e-2, "atol": LOOSER[name, dtype]}
     rtol, atol = LOOSE.get(dtype, (None, None))
     if rtol is None and dtype in (torch.float32, torch.complex64):
         rtol, atol = 1e-5, 2e-5
@@ -63,8 +71,12 @@ def backward(out: torch.Tensor | None, grad: bool) -> None:
         return
 
 
+def name_of(info: Any) -> str:
+    return "_".join(filter(None, [info.name.replace(".", "_"), info.variant_test_name]))
+
+
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "strided"])
-@pytest.mark.parametrize("info", op_db, ids=lambda o: o.name.replace(".", "_") + ("_" + o.variant_test_name if o.variant_test_name else ""))
+@pytest.mark.parametrize("info", op_db, ids=name_of)
 def test_op(chip: Chip, info: Any, dense: bool) -> None:
     if not run_samples(chip, info, dense):
         pytest.skip("its calls reach no kernel of the chip")
