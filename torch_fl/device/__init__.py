@@ -122,4 +122,6 @@ def __getattr__(name: str) -> Any:
     """Look up names whose value is known only once the chips are loaded."""
     if name == "default_generators":
         return random.default_generators()
+    if name == "_initialized":  # torch.utils.checkpoint saves random states only when it is true
+        return is_initialized()
     raise AttributeError(f"module 'torch.fl' has no attribute {name!r}")

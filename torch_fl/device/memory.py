@@ -91,7 +91,6 @@ _SUMMARY = (
     ("allocated, KiB", "allocated_bytes", 1024),
     ("reserved, KiB", "reserved_bytes", 1024),
     ("active, KiB", "active_bytes", 1024),
-    ("requested, KiB", "requested_bytes", 1024),
     ("allocations", "allocation", 1),
     ("segments", "segment", 1),
 )
