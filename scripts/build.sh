@@ -15,5 +15,7 @@ PY
 if [[ $(installed_from) != "$PWD" || ! -e $build/build.ninja ]]; then
   "$venv/bin/pip" install --quiet --no-build-isolation --no-deps --editable .
 fi
+# An editable install has no compiled Python files yet, and the environment may forbid Python to write them by itself.
+"$venv/bin/python" -m compileall -q torch_fl
 # pyproject.toml decides what pip installed; sources are compiled here.
 NINJA_STATUS='[%f/%t %es] ' ninja -C "$build" -j "${CMAKE_BUILD_PARALLEL_LEVEL:-2}" --quiet

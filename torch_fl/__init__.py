@@ -1,24 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Torch-FL: one out-of-tree PyTorch device, ``fl``, behind which any AI chip can live."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from torch_fl import _load
 from torch_fl._load import _autoload as _autoload
-from torch_fl.chips import DeviceRecord, PluginRecord, list_devices, list_plugins
-from torch_fl.routing import (
-    CallCount,
-    ConfigError,
-    Counters,
-    UnsupportedOpError,
-    clear_dispatch_cache,
-    config,
-    counters,
-    get_config,
-    query_op,
-    registered_ops_summary,
-    reset_counters,
-    set_config,
-    timing,
-)
+from torch_fl.routing.errors import ConfigError, UnsupportedOpError
+from torch_fl.routing.settings import config, get_config, set_config
+
+if TYPE_CHECKING:
+    from torch_fl.chips.records import DeviceRecord, PluginRecord, list_devices, list_plugins
+    from torch_fl.routing.counters import CallCount, Counters, counters, reset_counters, timing
+    from torch_fl.routing.query import OpQuery, clear_dispatch_cache, query_op, registered_ops_summary
 
 __version__ = "0.1.0"
 
@@ -27,6 +21,7 @@ __all__ = [
     "ConfigError",
     "Counters",
     "DeviceRecord",
+    "OpQuery",
     "PluginRecord",
     "UnsupportedOpError",
     "clear_dispatch_cache",
@@ -41,5 +36,27 @@ __all__ = [
     "set_config",
     "timing",
 ]
+
+# Every `import torch` pays for what is imported here; what only answers questions waits until it is asked for.
+_LATER = {
+    "torch_fl.chips.records": ("DeviceRecord", "PluginRecord", "list_devices", "list_plugins"),
+    "torch_fl.routing.counters": ("CallCount", "Counters", "counters", "reset_counters", "timing"),
+    "torch_fl.routing.query": ("OpQuery", "clear_dispatch_cache", "query_op", "registered_ops_summary"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use."""
+    for module, names in _LATER.items():
+        if name in names:
+            value = getattr(importlib.import_module(module), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'torch_fl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 _load.on_import()
