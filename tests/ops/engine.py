@@ -17,11 +17,13 @@ generator advanced) and those whose result is undefined (`empty`) are compared i
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
+from unittest import mock
 
 import torch
 
@@ -50,6 +52,9 @@ UNDEFINED_VALUES = frozenset(
         "resize_as_",
     ]
 )
+# Operators that want the tensors behind the first on the CPU (here: where to split).
+HOST_ARGUMENTS = frozenset(["tensor_split"])
+_EXACT = {dtype: (0.0, 0.0) for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 _GENERATED_AT_MOST = 64  # some OpInfos make thousands of samples
 
 
@@ -72,10 +77,12 @@ class Arguments:
     input: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    host_args: bool = False  # `args` belong on the CPU whatever the device
 
     @classmethod
-    def of(cls, sample: Any) -> Arguments:
-        return cls(sample.input, tuple(sample.args), dict(sample.kwargs))
+    def of(cls, sample: Any, op: Any = None) -> Arguments:
+        host = getattr(op, "name", "") in HOST_ARGUMENTS
+        return cls(sample.input, tuple(sample.args), dict(sample.kwargs), host)
 
     @property
     def tree(self) -> tuple[Any, ...]:
@@ -83,6 +90,9 @@ class Arguments:
 
     def to(self, device: str) -> Arguments:
         """A copy on `device` that shares no memory with this one."""
+        if self.host_args:
+            moved, _, kwargs = Mover(device).move((self.input, (), self.kwargs))
+            return Arguments(moved, Mover("cpu").move(self.args), kwargs, True)
         return Arguments(*Mover(device).move(self.tree))
 
     def apply(self, function: Callable[..., Any], **extra: Any) -> Any:
@@ -120,7 +130,33 @@ def reference(function: Callable[..., Any], arguments: Arguments, **extra: Any) 
         return None
     random = not torch.equal(before, generator.get_state())
     random = random or any(isinstance(value, torch.Generator) for value in mine.kwargs.values())
+    if not random and seeds_itself(function):
+        again = arguments.to("cpu")
+        with other_seeds():
+            random = differ((output, mine.tree), (again.apply(function, **extra), again.tree))
     return Reference(output, mine, random)
+
+
+def seeds_itself(function: Callable[..., Any]) -> bool:
+    """True for the functions of OpInfos that set a seed first, and put the generator's state back afterwards."""
+    return "wrapper_set_seed" in getattr(getattr(function, "__code__", None), "co_names", ())
+
+
+@contextlib.contextmanager
+def other_seeds() -> Iterator[None]:
+    """Whoever sets a seed gets another one: what differs then is random."""
+    original = torch.manual_seed
+    with mock.patch("torch.manual_seed", lambda seed: original(int(seed) + 1)):
+        yield
+
+
+def differ(first: Any, second: Any) -> bool:
+    """True when the tensors of two trees are not the same to the bit (NaN equals NaN)."""
+    try:
+        compare.check_tree(list(tensors_of(first)), list(tensors_of(second)), _EXACT)
+        return False
+    except Mismatch:
+        return True
 
 
 T = TypeVar("T")
@@ -154,7 +190,7 @@ class PairCheck:
 
     def _forward_variants(self, wanted: set[str]) -> None:
         for i, sample in enumerate(self._samples()):
-            arguments = Arguments.of(sample)
+            arguments = Arguments.of(sample, self.op)
             expected = reference(self.op.op, arguments)
             if expected is None:
                 continue
@@ -162,7 +198,7 @@ class PairCheck:
             if i >= self.options.max_variant_samples:
                 continue
             if "method" in wanted and callable(self.op.method_variant) and isinstance(sample.input, torch.Tensor):
-                self._forward("method", arguments, expected, self.op.method_variant)
+                self._method(arguments)
             if "inplace" in wanted and callable(self.op.inplace_variant) and isinstance(sample.input, torch.Tensor):
                 self.recorder.check("inplace", arguments.tree, lambda a=arguments: variants.check_inplace(self, a))
             if "out" in wanted and self.op.supports_out:
@@ -171,6 +207,11 @@ class PairCheck:
                 changed_expected = reference(self.op.op, changed)
                 if changed_expected is not None:
                     self._forward(variant, changed, changed_expected)
+
+    def _method(self, arguments: Arguments) -> None:
+        expected = reference(self.op.method_variant, arguments)
+        if expected is not None:
+            self._forward("method", arguments, expected, self.op.method_variant)
 
     def _samples(self, requires_grad: bool = False) -> list[Any]:
         samples = self.op.sample_inputs("cpu", self.dtype, requires_grad=requires_grad)
@@ -210,18 +251,23 @@ class PairCheck:
 
     def _check_arguments(self, mine: Arguments, expected: Reference) -> None:
         values = self.has_values(expected)
-        compare.check_tree(mine.tree, expected.arguments.tree, self.tolerances, values, at="argument afterwards: ")
+        found, wanted = list(tensors_of(mine.tree)), list(tensors_of(expected.arguments.tree))
+        compare.check_tree(found, wanted, self.tolerances, values, at="argument afterwards: ")
 
     def _changed(self, sample: Any, wanted: set[str]) -> list[tuple[str, Arguments]]:
         """The sample in other layouts and with lazy bits, where that is possible."""
-        makers = {"noncontiguous": lambda: Arguments.of(sample.noncontiguous())}
+        makers = {"noncontiguous": lambda: Arguments.of(sample.noncontiguous(), self.op)}
         first = sample.input
         lazy = self.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
         if lazy and isinstance(first, torch.Tensor) and first.layout == torch.strided:
             if first.is_complex() and self.op.test_conjugated_samples:
-                makers["conj"] = lambda: dataclasses.replace(Arguments.of(sample), input=torch._conj(first.detach()))
+                makers["conj"] = lambda: dataclasses.replace(
+                    Arguments.of(sample, self.op), input=torch._conj(first.detach())
+                )
             if (first.is_complex() or first.is_floating_point()) and self.op.test_neg_view:
-                makers["neg"] = lambda: dataclasses.replace(Arguments.of(sample), input=torch._neg_view(first.detach()))
+                makers["neg"] = lambda: dataclasses.replace(
+                    Arguments.of(sample, self.op), input=torch._neg_view(first.detach())
+                )
         changed = []
         for variant in wanted & set(makers):
             try:
@@ -234,11 +280,8 @@ class PairCheck:
 
     def _backward(self) -> None:
         for sample in self._samples(requires_grad=True):
-            arguments = Arguments.of(sample)
-            try:
-                expected = gradients(self.op.op, arguments.to("cpu"), sample.output_process_fn_grad)
-            except Exception:
-                continue  # the CPU has no gradient for this sample
+            arguments = Arguments.of(sample, self.op)
+            expected = reference_gradients(self.op.op, arguments, sample)
             if expected is not None:
                 self.recorder.check(
                     "backward", arguments.tree, lambda a=arguments, s=sample, e=expected: self._check_gradients(a, s, e)
@@ -279,6 +322,19 @@ def gradients(
     return Gradients(list(values), not torch.equal(before, torch.default_generator.get_state()))
 
 
+def reference_gradients(function: Callable[..., Any], arguments: Arguments, sample: Any) -> Gradients | None:
+    """The CPU's gradients; None when it has none for this sample."""
+    try:
+        found = gradients(function, arguments.to("cpu"), sample.output_process_fn_grad)
+        if found is not None and seeds_itself(function):
+            with other_seeds():
+                again = gradients(function, arguments.to("cpu"), sample.output_process_fn_grad)
+            found.random = found.random or again is None or differ(found.values, again.values)
+        return found
+    except Exception:
+        return None
+
+
 def _plain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
@@ -302,7 +358,7 @@ def check_errors(op: Any, options: Options) -> list[Outcome]:
     if op.error_inputs_func is None or not set(options.variants) & {"errors", "error_text"}:
         return []
     for item in op.error_inputs("cpu"):
-        arguments = Arguments.of(item.sample_input)
+        arguments = Arguments.of(item.sample_input, op)
         expected = _raised(lambda a=arguments: a.to("cpu").apply(op.op))
         if expected is None:
             continue  # this build of the CPU accepts it

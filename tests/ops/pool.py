@@ -102,9 +102,9 @@ class _Worker:
         if hung:
             self.process.kill()
         code = self.process.wait()
-        size = self.log.seek(0, os.SEEK_END)
-        self.log.seek(max(0, size - 1500))
-        tail = " | ".join(self.log.read().decode(errors="replace").splitlines()[-12:])
+        self.log.seek(0)
+        text = self.log.read().decode(errors="replace").partition("Extension modules:")[0]
+        tail = " | ".join(line.strip() for line in text.splitlines()[-14:])
         if hung:
             return f"HANG: no progress for {self.settings.timeout:g} s; stderr: {tail}"
         return f"CRASH: exit status {code}; stderr: {tail}"

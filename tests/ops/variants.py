@@ -11,6 +11,7 @@ import torch
 
 from tests.harness import compare
 from tests.harness.compare import Mismatch
+from tests.harness.trees import tensors_of
 
 if TYPE_CHECKING:
     from tests.ops.engine import Arguments, PairCheck, Reference
@@ -44,7 +45,8 @@ def check_inplace(pair: PairCheck, arguments: Arguments) -> None:
     if compare.storage_id(device.input) != owner:
         raise Mismatch("the in-place form moved its argument to other memory")
     values = not random and pair.op.name not in ("resize_", "resize_as_")
-    compare.check_tree(device.tree, reference.tree, pair.tolerances, values, at="argument afterwards: ")
+    found_arguments, expected_arguments = list(tensors_of(device.tree)), list(tensors_of(reference.tree))
+    compare.check_tree(found_arguments, expected_arguments, pair.tolerances, values, at="argument afterwards: ")
 
 
 # ---- out= -------------------------------------------------------------------------------------------------------
