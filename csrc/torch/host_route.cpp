@@ -274,7 +274,7 @@ bool Staging::moved(const Item& item) const {
 void Staging::store(Item& item) {
   const at::Tensor& t = item.device;
   if (moved(item)) {
-    at::native::resize_(t, item.host.sizes());
+    t.resize_(item.host.sizes());  // dispatched: at::native::resize_ would take memory of the current device
     t.unsafeGetTensorImpl()->set_sizes_and_strides(item.host.sizes(), item.host.strides());
     copy_into(t, item.host, false);
     bump(host_.plan.bytes, extent_bytes(t));

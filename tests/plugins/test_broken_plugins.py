@@ -129,7 +129,7 @@ def test_the_same_chip_twice_is_skipped(tmp_path: Path) -> None:
 
 def test_without_any_chip_pytorch_works_and_fl_says_so(tmp_path: Path) -> None:
     code = """
-        import torch
+        import torch, torch_fl
         assert not torch.fl.is_available() and torch.fl.device_count() == 0
         try:
             torch.ones(2, device="fl")
@@ -151,7 +151,7 @@ def test_the_command_line_shows_the_reason(tmp_path: Path) -> None:
 def test_tensors_on_a_chip_without_kernels(tmp_path: Path) -> None:
     """The fake chip's kernels do nothing, so only what it has none for is computed."""
     code = """
-        import torch
+        import torch, torch_fl
         x = torch.arange(6.0, device="fl:1").reshape(2, 3)
         print((x.exp().sum() * 2).item(), x.device, torch.fl.memory_allocated(1))
         try:

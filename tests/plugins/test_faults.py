@@ -10,7 +10,7 @@ import pytest
 from tests.plugins.helpers import run_python, succeed
 
 PRELUDE = """
-import json, torch
+import json, torch, torch_fl
 
 def error_of(f):
     try:
@@ -116,7 +116,7 @@ del x
 def test_losing_a_device_during_training_leaves_a_clean_process() -> None:
     code = """
 import sys
-import torch
+import torch, torch_fl
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).to("fl:0")
 optimizer = torch.optim.Adam(model.parameters())
 try:
@@ -146,7 +146,6 @@ result = [error_of(lambda: torch.ones(2, device="fl:1")), torch.ones(2, device="
 
 def test_a_chip_without_devices_is_reported() -> None:
     code = """
-import torch_fl
 result = [torch.fl.is_available(), [[p.loaded, p.reason] for p in torch_fl.list_plugins()]]
 """
     available, plugins = run(code, SIMCHIP_DEVICES="0")
@@ -173,6 +172,6 @@ result = [bool(torch.allclose(w.cpu(), expected, atol=1e-5))]
 
 @pytest.mark.parametrize("code", ["x = torch.ones(4, device='fl')", "torch.fl.synchronize()", "pass"])
 def test_processes_end_cleanly(code: str) -> None:
-    result = run_python("import torch\n" + code)
+    result = run_python("import torch, torch_fl\n" + code)
     assert result.returncode == 0
     assert result.stderr == ""
