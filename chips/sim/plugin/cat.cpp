@@ -26,6 +26,12 @@ void copy_cast(const View& from, const View& to, To* target) {
   walk.rows([&](const auto& offset, int64_t length, const auto& step) {
     const From* source = from.as<const From>() + offset[0];
     To* out = target + offset[1];
+    if constexpr (std::is_same_v<From, To>) {
+      if (step[0] == 1 && step[1] == 1) {
+        std::copy_n(source, length, out);
+        return;
+      }
+    }
     for (int64_t i = 0; i < length; ++i) {
       if constexpr (std::is_same_v<From, To>) {
         out[i * step[1]] = source[i * step[0]];

@@ -248,11 +248,27 @@ fl_status same_dtypes(const fl_call* call) {
   return FL_OK;
 }
 
+// The simulated chip may be configured to multiply whole blocks only (SIMCHIP_MATMUL_MULTIPLE).
+fl_status supports_matrices(const fl_call* call) {
+  const int64_t multiple = simGetLimits()->matmul_multiple;
+  for (uint32_t i = call->n_args > 2 ? 1 : 0; multiple > 1 && i < call->n_args; ++i) {
+    if (call->args[i].kind != FL_TENSOR) continue;
+    const fl_tensor& t = *call->args[i].u.tensor;
+    if (t.sizes[t.ndim - 1] % multiple != 0 || t.sizes[t.ndim - 2] % multiple != 0) {
+      return unsupported(("matrix sizes must be multiples of " + std::to_string(multiple)).c_str());
+    }
+  }
+  return same_dtypes(call);
+}
+
 constexpr uint64_t kDtypes = kReals | kInts;
 constexpr fl_kernel kRows[] = {
-    row("aten::mm", 0, mm_run, kDtypes, same_dtypes),   row("aten::addmm", 0, addmm_run, kDtypes, same_dtypes),
-    row("aten::bmm", 0, bmm_run, kDtypes, same_dtypes), row("aten::baddbmm", 0, baddbmm_run, kDtypes, same_dtypes),
-    row("aten::mv", 0, mv_run, kDtypes, same_dtypes),   row("aten::addmv", 0, addmv_run, kDtypes, same_dtypes),
+    row("aten::mm", 0, mm_run, kDtypes, supports_matrices),
+    row("aten::addmm", 0, addmm_run, kDtypes, supports_matrices),
+    row("aten::bmm", 0, bmm_run, kDtypes, supports_matrices),
+    row("aten::baddbmm", 0, baddbmm_run, kDtypes, supports_matrices),
+    row("aten::mv", 0, mv_run, kDtypes, same_dtypes),
+    row("aten::addmv", 0, addmv_run, kDtypes, same_dtypes),
     row("aten::dot", 0, dot_run, kDtypes, same_dtypes),
 };
 

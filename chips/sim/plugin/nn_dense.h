@@ -47,7 +47,7 @@ inline bool is_index_dtype(fl_dtype dtype) { return dtype == FL_INT64 || dtype =
 
 [[noreturn]] inline void index_error(int64_t index, int64_t dim, int64_t size) {
   throw InvalidArgument("index " + std::to_string(index) + " is out of bounds for dimension " + std::to_string(dim) +
-                    " with size " + std::to_string(size));
+                        " with size " + std::to_string(size));
 }
 
 // Operators that do not let negative indices count from the end.
@@ -69,10 +69,14 @@ struct Walk {
   std::array<int64_t, kMaxDims> sizes;
   std::array<std::array<int64_t, kMaxDims>, kOperands> strides;
 
+  // Outermost first. Neighbours that every operand walks as if they were one dimension become one.
   void add_dim(int64_t size, const std::array<int64_t, kOperands>& step) {
-    sizes[ndim] = size;
-    for (int o = 0; o < kOperands; ++o) strides[o][ndim] = step[o];
-    ++ndim;
+    if (size == 1) return;
+    if (!merges(size, step))
+      sizes[ndim++] = size;
+    else
+      sizes[ndim - 1] *= size;
+    for (int o = 0; o < kOperands; ++o) strides[o][ndim - 1] = step[o];
   }
 
   // visit(offsets of the operands, length of the last dimension, steps of the operands along it)
@@ -97,6 +101,15 @@ struct Walk {
       if (d < 0) return;
     }
   }
+
+ private:
+  bool merges(int64_t size, const std::array<int64_t, kOperands>& step) const {
+    if (ndim == 0 || size == 0 || sizes[ndim - 1] == 0) return false;
+    for (int o = 0; o < kOperands; ++o) {
+      if (strides[o][ndim - 1] != step[o] * size) return false;
+    }
+    return true;
+  }
 };
 
 // Copies a view of any strides into another of the same sizes and element type.
@@ -112,6 +125,10 @@ inline void copy_strided(const View& from, const View& to) {
     walk.rows([&](const auto& offset, int64_t length, const auto& step) {
       const T* source = from.as<const T>() + offset[0];
       T* target = to.as<T>() + offset[1];
+      if (step[0] == 1 && step[1] == 1) {
+        std::copy_n(source, length, target);
+        return;
+      }
       for (int64_t i = 0; i < length; ++i) target[i * step[1]] = source[i * step[0]];
     });
   });

@@ -5,9 +5,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 namespace fl_sim::nn {
 namespace {
@@ -59,6 +61,7 @@ class Pool {
   const void* context_ = nullptr;
   int64_t count_ = 0;
   std::atomic<int64_t> next_{0};
+  std::exception_ptr error_;  // the first of the current job
 };
 
 void Pool::start() {
@@ -72,7 +75,13 @@ void Pool::start() {
 }
 
 void Pool::drain() {
-  for (int64_t i = next_.fetch_add(1); i < count_; i = next_.fetch_add(1)) task_(context_, i);
+  try {
+    for (int64_t i = next_.fetch_add(1); i < count_; i = next_.fetch_add(1)) task_(context_, i);
+  } catch (...) {
+    next_.store(count_);  // the others stop at their next item
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!error_) error_ = std::current_exception();
+  }
 }
 
 void Pool::help() {
@@ -106,7 +115,9 @@ bool Pool::run(int64_t count, void (*task)(const void*, int64_t), const void* co
     std::unique_lock<std::mutex> lock(mutex_);
     done_.wait(lock, [&] { return pending_ == 0; });
   }
+  const std::exception_ptr error = std::exchange(error_, nullptr);
   busy_.store(false, std::memory_order_release);
+  if (error) std::rethrow_exception(error);
   return true;
 }
 

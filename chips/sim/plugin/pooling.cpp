@@ -104,10 +104,10 @@ double work(const PoolGeometry& g) {
 
 // ---- Maximum -------------------------------------------------------------------------------------------------------
 
-template <class T>
-void max_plane(const PoolGeometry& g, const T* in, T* out, int64_t* indices) {
+template <class T, class MakeWindow>
+void max_plane(const PoolGeometry& g, const MakeWindow& window, const T* in, T* out, int64_t* indices) {
   for_each_point(g.out, [&](const Triple& at, int64_t o) {
-    const Window w = sliding_window(g, at);
+    const Window w = window(g, at);
     int64_t best_index = (w.start[0] * g.in[1] + w.start[1]) * g.in[2] + w.start[2];
     T best = w.empty() ? T(0) : in[best_index];
     for_each_in_window(g, w, [&](int64_t i) {
@@ -121,18 +121,28 @@ void max_plane(const PoolGeometry& g, const T* in, T* out, int64_t* indices) {
   });
 }
 
-template <int kDims>
-void max_body(const Call& call) {
+template <class MakeWindow>
+void max_forward(const Call& call, const PoolGeometry& g, const MakeWindow& window) {
   const View in = call.tensor(0), out = call.out(0), indices = call.out(1);
-  PoolGeometry g = window_geometry(call, 1, in, out, kDims);
-  set_trailing(g.dilation, call.ints(4), kDims);
   dispatch_numbers(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     parallel_for(g.planes, work(g), [&](int64_t p) {
-      max_plane(g, in.as<const T>() + p * product(g.in), out.as<T>() + p * product(g.out),
+      max_plane(g, window, in.as<const T>() + p * product(g.in), out.as<T>() + p * product(g.out),
                 indices.as<int64_t>() + p * product(g.out));
     });
   });
+}
+
+template <int kDims>
+void max_body(const Call& call) {
+  PoolGeometry g = window_geometry(call, 1, call.tensor(0), call.out(0), kDims);
+  set_trailing(g.dilation, call.ints(4), kDims);
+  max_forward(call, g, sliding_window);
+}
+
+template <int kDims>
+void adaptive_max_body(const Call& call) {
+  max_forward(call, base_geometry(call.tensor(0), call.out(0), kDims), adaptive_window);
 }
 
 // Sums of a plane are formed in Acc<T>: in the output itself where that is its type.
@@ -151,7 +161,7 @@ void accumulate_plane(T* out, int64_t count, const Fill& fill) {
 
 [[noreturn]] void bad_index(int64_t index, int64_t size) {
   throw InvalidArgument("max pooling backward: index " + std::to_string(index) + " is out of bounds for a plane of " +
-                    std::to_string(size) + " elements");
+                        std::to_string(size) + " elements");
 }
 
 void check_indices(const View& indices, int64_t size) {
@@ -161,9 +171,9 @@ void check_indices(const View& indices, int64_t size) {
   }
 }
 
-template <int kDims>
+template <int kDims, uint32_t kIndices>
 void max_backward_body(const Call& call) {
-  const View gradient = call.tensor(0), in = call.tensor(1), indices = call.tensor(7), out = call.out(0);
+  const View gradient = call.tensor(0), in = call.tensor(1), indices = call.tensor(kIndices), out = call.out(0);
   const PoolGeometry g = base_geometry(in, gradient, kDims);
   const int64_t count = product(g.out), size = product(g.in);
   check_indices(indices, size);
@@ -275,8 +285,12 @@ constexpr uint32_t kDense = FL_KERNEL_CONTIGUOUS_INPUTS | FL_KERNEL_CONTIGUOUS_O
 constexpr fl_kernel kRows[] = {
     row("aten::max_pool2d_with_indices", kDense, run<max_body<2>>, kReals | kInts),
     row("aten::max_pool3d_with_indices", kDense, run<max_body<3>>, kReals | kInts),
-    row("aten::max_pool2d_with_indices_backward", kDense, run<max_backward_body<2>>, kReals, supports_backward),
-    row("aten::max_pool3d_with_indices_backward", kDense, run<max_backward_body<3>>, kReals, supports_backward),
+    row("aten::max_pool2d_with_indices_backward", kDense, run<max_backward_body<2, 7>>, kReals, supports_backward),
+    row("aten::max_pool3d_with_indices_backward", kDense, run<max_backward_body<3, 7>>, kReals, supports_backward),
+    row("aten::adaptive_max_pool2d", kDense, run<adaptive_max_body<2>>, kReals),
+    row("aten::adaptive_max_pool3d", kDense, run<adaptive_max_body<3>>, kReals),
+    row("aten::adaptive_max_pool2d_backward", kDense, run<max_backward_body<2, 2>>, kReals, supports_backward),
+    row("aten::adaptive_max_pool3d_backward", kDense, run<max_backward_body<3, 2>>, kReals, supports_backward),
     row("aten::avg_pool2d", kDense, run<average_body<2>>, kReals),
     row("aten::avg_pool3d", kDense, run<average_body<3>>, kReals),
     row("aten::avg_pool2d_backward", kDense, run<average_backward_body<2>>, kReals, supports_backward),
