@@ -84,9 +84,9 @@ struct Float8 {
     const uint8_t sign = std::signbit(x) ? 0x80 : 0;
     if (std::isnan(x)) return {static_cast<uint8_t>(Fnuz ? kNan : kNan | sign)};
     const float magnitude = std::fabs(x);
-    int exponent = 0;
-    if (!std::isinf(x)) std::frexp(magnitude, &exponent);
     const int low = 1 - kBias;
+    int exponent = low;
+    if (magnitude != 0 && !std::isinf(x)) std::frexp(magnitude, &exponent);
     const int quantum = (exponent - 1 < low ? low : exponent - 1) - M;  // spacing of the format around x
     const float steps = std::isinf(x) ? 1e9f : std::nearbyint(std::ldexp(magnitude, -quantum));
     // Steps of the quantum -> bits; a carry into the next binade falls out right.

@@ -196,6 +196,12 @@ FL_SIM_FN2(Gcd, {
   return static_cast<T>(x);
 });
 
+FL_SIM_FN2(Lcm, {
+  const T divisor = Gcd::f(a, b, p);
+  const T multiple = divisor == 0 ? T(0) : times(T(a / divisor), b);
+  return multiple < 0 ? minus<T>(0, multiple) : multiple;
+});
+
 // ---- bits
 FL_SIM_FN2(And, { return T(a & b); });
 FL_SIM_FN2(Or, { return T(a | b); });
@@ -253,6 +259,7 @@ const Pointwise kRows[] = {
     ROW2("logaddexp2", FL_SIM_FLOATS(map2, Logaddexp2), nullptr),
     ROW2("heaviside", FL_SIM_REALS_BOOL(map2, Heaviside), nullptr),
     ROW2("gcd", FL_SIM_INTS(map2, Gcd), nullptr),
+    ROW2("lcm", FL_SIM_INTS(map2, Lcm), nullptr),
     ROW2("bitwise_and.Tensor", FL_SIM_INTS_BOOL(map2, And), nullptr),
     ROW2("bitwise_or.Tensor", FL_SIM_INTS_BOOL(map2, Or), nullptr),
     ROW2("bitwise_xor.Tensor", FL_SIM_INTS_BOOL(map2, Xor), nullptr),

@@ -195,6 +195,8 @@ const fl_kernel kOthers[] = {
     row("aten::std_mean.correction", 0, run<variance_body<true, true>>, kReals),
     row("aten::logsumexp", 0, run<logsumexp_body>, kReals),
     row("aten::linalg_vector_norm", 0, run<norm_body>, kReals | kComplexes),
+    row("aten::norm.ScalarOpt_dim", 0, run<norm_body>, kReals | kComplexes),
+    row("aten::norm.ScalarOpt_dim_dtype", 0, run<norm_body>, kReals | kComplexes),
 };
 
 }  // namespace

@@ -189,6 +189,41 @@ void linspace_body(const Call& call) {
   });
 }
 
+// eye(n), eye.m(n, m)
+void eye_body(const Call& call) {
+  const View out = call.out(0);
+  fl_value value = {};
+  value.kind = FL_INTEGER;
+  fill_view(out, value);
+  const int64_t length = std::min(out.sizes[0], out.sizes[1]), stride = out.strides[0] + out.strides[1];
+  View diagonal = out;
+  diagonal.ndim = 1;
+  diagonal.sizes = &length;
+  diagonal.strides = &stride;
+  diagonal.numel = length;
+  diagonal.flags = 0;
+  value.u.i = 1;
+  fill_view(diagonal, value);
+}
+
+// complex(real, imag): the output's two halves are real tensors of twice the stride.
+void complex_body(const Call& call) {
+  const View out = call.out(0);
+  if (out.numel == 0) return;
+  for (uint32_t part = 0; part < 2; ++part) {
+    Shaped half(out);
+    half.view.dtype = call.tensor(part).dtype;
+    for (int d = 0; d < out.ndim; ++d) half.strides[d] = 2 * out.strides[d];
+    half.shift(part);
+    copy_view(half.view, call.tensor(part));
+  }
+}
+fl_status supports_complex(const fl_call* call) {
+  return call->args[1].kind == FL_TENSOR && call->args[1].u.tensor->dtype == call->compute_dtype
+             ? FL_OK
+             : unsupported("parts of two element types");
+}
+
 template <void (*body)(const Call&)>
 fl_status run(const fl_call* call) {
   return launch(call, body);
@@ -208,6 +243,10 @@ const fl_kernel kRows[] = {
     row("aten::roll", FL_KERNEL_CONTIGUOUS_INPUTS | FL_KERNEL_CONTIGUOUS_OUTPUTS, run<roll_body>, kKnown),
     row("aten::repeat", 0, run<repeat_body>, kKnown, supports_repeat),
     row("aten::arange.start_step", 0, run<arange_body>, 0, supports_range),
+    row("aten::eye", 0, run<eye_body>, kKnown),
+    row("aten::eye.m", 0, run<eye_body>, kKnown),
+    row("aten::complex", FL_KERNEL_BROADCAST, run<complex_body>,
+        FL_DTYPE_BIT(FL_FLOAT16) | FL_DTYPE_BIT(FL_FLOAT32) | FL_DTYPE_BIT(FL_FLOAT64), supports_complex),
     row("aten::linspace", 0, run<linspace_body>, 0, supports_range),
 };
 
