@@ -134,6 +134,16 @@ void sign_argument(Call& call, Signature& s, uint32_t i) {
   }
 }
 
+// No fl tensor at all: a generator's key led here, and PyTorch's own devices refuse a generator of another device.
+void refuse_foreign_generator(const Call& call) {
+  bool generator = false, host = false;
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    generator |= call.args[i].kind == Kind::Generator;
+    host |= call.args[i].kind == Kind::Tensor && call.args[i].u.tensor->defined();
+  }
+  TORCH_CHECK(!(generator && host), "Expected a 'cpu' device type for generator but found 'fl'");
+}
+
 void find_device(Call& call) {
   for (uint32_t i = 0; i < call.n_args; ++i) {
     const PackedArg& a = call.args[i];
@@ -146,6 +156,7 @@ void find_device(Call& call) {
     }
   }
   if (call.device == nullptr) {
+    refuse_foreign_generator(call);
     call.device = &device_at(runtime::current_device());
     return;
   }
