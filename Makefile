@@ -8,6 +8,10 @@ PY := $(VENV)/bin/python
 BUILD := build/editable
 export PATH := $(VENV)/bin:$(PATH)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+# So that ccache works with precompiled headers, and for a checkout in another folder.
+export CCACHE_SLOPPINESS := pch_defines,time_macros
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
 
 CXX_SOURCES = git ls-files --cached --others --exclude-standard -- '*.h' '*.c' '*.cpp'
 
