@@ -39,18 +39,26 @@ std::unordered_set<std::string> kernel_names() {
   return names;
 }
 
+// Never destroyed: its destructor would take the kernels away while other threads may still call them.
+torch::Library& late_library() {
+  static auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  return *library;
+}
+
 }  // namespace
+
+void route_boxed(const std::string& name) {
+  late_library().impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&boxed_fallback>());
+}
 
 void enable_chip_kernels() {
   static std::mutex mutex;
   static std::unordered_set<std::string> installed;
-  // Never destroyed: its destructor would take the kernels away while other threads may still call them.
-  static auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   std::lock_guard<std::mutex> lock(mutex);
   const auto names = kernel_names();
   for (const TrampolineRow* row : all_trampolines()) {
     if (!row->composite || names.count(std::string("aten::") + row->name) == 0) continue;
-    if (installed.insert(row->name).second) row->install(*library, row->name);
+    if (installed.insert(row->name).second) row->install(late_library(), row->name);
   }
   clear_plans();
 }

@@ -143,6 +143,7 @@ double bench_allocation(int64_t count, uint64_t bytes) {
 
 void bind_router(py::module_& m) {
   m.def("enable_chip_kernels", &enable_chip_kernels);
+  m.def("route_boxed", &route_boxed, py::arg("name"));
   m.def("set_policy", &set_policy, py::arg("op"), py::arg("policy"));
   m.def("clear_cache", &clear_plans);
   m.def("counters", &counters);
