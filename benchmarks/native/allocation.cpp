@@ -14,7 +14,9 @@ double cached_allocation(int64_t count, int64_t bytes, int64_t held) {
   c10::Allocator* allocator = c10::GetAllocator(c10::kPrivateUse1);
   std::vector<c10::DataPtr> live;
   for (int64_t i = 0; i < held; ++i) live.push_back(allocator->allocate(static_cast<size_t>(bytes)));
-  { auto warm = allocator->allocate(static_cast<size_t>(bytes)); }
+  {
+    auto warm = allocator->allocate(static_cast<size_t>(bytes));
+  }
   const auto start = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < count; ++i) {
     auto block = allocator->allocate(static_cast<size_t>(bytes));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One operator call on its way, and the door to the router. All that the generated trampolines see: kept small, because a
-// change here compiles them all again.
+// One operator call on its way, and the door to the router. All that the generated trampolines see: kept small, because
+// a change here compiles them all again.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -43,8 +43,8 @@ struct Call {
   uint64_t philox_seed = 0, philox_offset = 0;
 };
 
-/// Runs the call. Functional tensor results go to outs[0..n_returns) unless `call.results_on_stack` is set on return, in
-/// which case all results are on *call.stack.
+/// Runs the call. Functional tensor results go to outs[0..n_returns) unless `call.results_on_stack` is set on return,
+/// in which case all results are on *call.stack.
 void run(Call& call, at::Tensor* outs);
 
 }  // namespace torch_fl::glue

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution. PyTorch hands every out-of-tree device to convolution_overrideable, whose kernel only throws; both lead to
-// the router under the name every chip knows, aten::convolution.
+// Convolution. PyTorch hands every out-of-tree device to convolution_overrideable, whose kernel only throws; both lead
+// to the router under the name every chip knows, aten::convolution.
 #include <ATen/Operators.h>
 #include <ATen/native/ConvUtils.h>
 #include <torch/library.h>

@@ -145,7 +145,8 @@ void copy_from_host(const at::Tensor& dst, const at::Tensor& src, bool non_block
     return upload(device, device_address(dst), src.const_data_ptr(), bytes);
   }
   if (dst.is_non_overlapping_and_dense()) {
-    at::Tensor host = at::empty_strided(dst.sizes(), dst.strides(), dst.options().device(c10::kCPU).pinned_memory(false));
+    at::Tensor host =
+        at::empty_strided(dst.sizes(), dst.strides(), dst.options().device(c10::kCPU).pinned_memory(false));
     host.copy_(src);
     return upload(device, device_address(dst), host.const_data_ptr(), extent_bytes(dst));
   }
@@ -166,9 +167,8 @@ void copy_to_host(const at::Tensor& dst, const at::Tensor& src, bool non_blockin
 void copy_across(const at::Tensor& dst, const at::Tensor& src) {
   runtime::Device& to = runtime_device(dst);
   runtime::Device& from = runtime_device(src);
-  at::Tensor dense = src.is_non_overlapping_and_dense()
-                         ? src
-                         : converted(from, src, src.scalar_type(), at::MemoryFormat::Contiguous);
+  at::Tensor dense =
+      src.is_non_overlapping_and_dense() ? src : converted(from, src, src.scalar_type(), at::MemoryFormat::Contiguous);
   const bool direct = dst.scalar_type() == dense.scalar_type() && same_layout(dst, dense);
   at::Tensor landing = direct ? dst : allocate_tensor(to, dense.scalar_type(), dense.sizes(), dense.strides());
   runtime::copy_between(to, stream_of(to), device_address(landing), from, stream_of(from), device_address(dense),

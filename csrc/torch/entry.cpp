@@ -17,13 +17,22 @@ namespace {
 const std::unordered_set<std::string> kPromotingScalars = {"other", "exponent", "self", "min", "max"};
 const std::unordered_set<std::string> kUnpromotedTensors = {"condition", "mask"};
 const std::unordered_set<std::string> kPredicates = {
-    "eq",       "ne",    "lt",    "le",       "gt",       "ge",         "logical_and", "logical_or", "logical_xor",
-    "logical_not", "isnan", "isinf", "isfinite", "isposinf", "isneginf", "signbit"};
+    "eq",          "ne",          "lt",    "le",    "gt",       "ge",       "logical_and", "logical_or",
+    "logical_xor", "logical_not", "isnan", "isinf", "isfinite", "isposinf", "isneginf",    "signbit"};
 const std::unordered_set<std::string> kScalarValuesMatter = {"arange", "range", "linspace", "logspace"};
 // Operators that PyTorch allows to mix device tensors with CPU tensors of one dimension or more.
-const std::unordered_set<std::string> kHostTensorsOk = {
-    "index", "index_put", "_index_put_impl", "_unsafe_index", "_unsafe_index_put", "_ctc_loss", "_ctc_loss_backward",
-    "_pack_padded_sequence", "ctc_loss", "_copy_from", "_copy_from_and_resize", "segment_reduce"};
+const std::unordered_set<std::string> kHostTensorsOk = {"index",
+                                                        "index_put",
+                                                        "_index_put_impl",
+                                                        "_unsafe_index",
+                                                        "_unsafe_index_put",
+                                                        "_ctc_loss",
+                                                        "_ctc_loss_backward",
+                                                        "_pack_padded_sequence",
+                                                        "ctc_loss",
+                                                        "_copy_from",
+                                                        "_copy_from_and_resize",
+                                                        "segment_reduce"};
 // Their composite kernels lead back to the overload that sent us here.
 const std::unordered_set<std::string> kNeverComposite = {"aten::convolution", "aten::convolution_backward",
                                                          "aten::native_dropout"};

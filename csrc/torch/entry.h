@@ -21,8 +21,8 @@ struct ArgInfo {
   std::string name;
   c10::TypePtr type;
   bool mutated = false;
-  bool promotes = false;     ///< a Scalar that takes part in type promotion ("other", "exponent", "min", ...)
-  bool unpromoted = false;   ///< a tensor that does not ("condition", "mask")
+  bool promotes = false;    ///< a Scalar that takes part in type promotion ("other", "exponent", "min", ...)
+  bool unpromoted = false;  ///< a tensor that does not ("condition", "mask")
 };
 
 struct Entry {
@@ -30,13 +30,13 @@ struct Entry {
 
   c10::OperatorHandle op;
   uint32_t id;
-  std::string name;        ///< "aten::add.Tensor"
-  std::string op_name;     ///< "aten::add"
-  std::string overload;    ///< "Tensor"
+  std::string name;      ///< "aten::add.Tensor"
+  std::string op_name;   ///< "aten::add"
+  std::string overload;  ///< "Tensor"
   Form form = Form::Functional;
   std::vector<ArgInfo> args;
-  std::vector<uint32_t> mutated;      ///< indices of mutated arguments
-  uint32_t n_out_args = 0;            ///< trailing out= arguments
+  std::vector<uint32_t> mutated;  ///< indices of mutated arguments
+  uint32_t n_out_args = 0;        ///< trailing out= arguments
   uint32_t n_returns = 0;
   std::string kernel_name;            ///< functional sibling; equals `name` for functional overloads
   uint32_t kernel_args = 0;           ///< arguments of the functional sibling

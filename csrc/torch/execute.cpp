@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execute.h"
 
-
 #include <chrono>
 #include <deque>
 
@@ -87,7 +86,8 @@ fl_value host_scalar(const at::Tensor& t) {
       v.kind = FL_BOOLEAN;
       v.u.i = *static_cast<const bool*>(data);
       return v;
-    default: return scalar_value(at::_local_scalar_dense(t));
+    default:
+      return scalar_value(at::_local_scalar_dense(t));
   }
 }
 
@@ -130,7 +130,8 @@ class Frame {
 const fl_tensor* Frame::input(size_t k, const at::Tensor& t, uint32_t argument, fl_value* scalar, bool live) {
   TensorPlan& plan = plan_.tensors[k];
   switch (plan.source) {
-    case TensorPlan::Absent: return nullptr;
+    case TensorPlan::Absent:
+      return nullptr;
     case TensorPlan::HostScalar:
       *scalar = host_scalar(t);
       return nullptr;
@@ -190,11 +191,20 @@ void Frame::bind_inputs(bool live) {
     const PackedArg& a = call_.args[i];
     v.count = a.count;
     switch (a.kind) {
-      case Kind::None: break;
-      case Kind::Tensor: bind_tensor(v, k, i, live); break;
-      case Kind::TensorList: bind_list(v, k, i, live); break;
-      case Kind::Scalar: v = scalar_value(*a.u.scalar); break;
-      case Kind::ScalarList: bind_scalars(v, a); break;
+      case Kind::None:
+        break;
+      case Kind::Tensor:
+        bind_tensor(v, k, i, live);
+        break;
+      case Kind::TensorList:
+        bind_list(v, k, i, live);
+        break;
+      case Kind::Scalar:
+        v = scalar_value(*a.u.scalar);
+        break;
+      case Kind::ScalarList:
+        bind_scalars(v, a);
+        break;
       case Kind::Int:
         v.kind = FL_INTEGER;
         v.u.i = a.u.i;
@@ -229,7 +239,9 @@ void Frame::bind_inputs(bool live) {
         v.u.i = to_fl_dtype(static_cast<at::ScalarType>(a.u.i));
         break;
       case Kind::Enum:
-      case Kind::Generator: v.kind = FL_OPAQUE; break;
+      case Kind::Generator:
+        v.kind = FL_OPAQUE;
+        break;
     }
   }
 }

@@ -91,8 +91,8 @@ void Staging::add_all() {
 }
 
 at::Tensor Staging::view_of(const c10::Storage& storage, const at::Tensor& like, int64_t offset_bytes) const {
-  at::Tensor host = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), like.dtype());
+  at::Tensor host = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage),
+                                                             c10::DispatchKeySet(c10::DispatchKey::CPU), like.dtype());
   auto* impl = host.unsafeGetTensorImpl();
   impl->set_sizes_and_strides(like.sizes(), like.strides());
   impl->set_storage_offset(offset_bytes / static_cast<int64_t>(like.dtype().itemsize()));
@@ -113,8 +113,8 @@ void Staging::relabel(Item& item) {
   item.base = reinterpret_cast<fl_address>(data);
   c10::Storage host(c10::Storage::use_byte_size_t(), storage.nbytes(), c10::DataPtr(data, c10::kCPU),
                     c10::GetCPUAllocator(), true);
-  item.host = view_of(host, item.device,
-                      item.device.storage_offset() * static_cast<int64_t>(item.device.dtype().itemsize()));
+  item.host =
+      view_of(host, item.device, item.device.storage_offset() * static_cast<int64_t>(item.device.dtype().itemsize()));
 }
 
 void Staging::stage(Item& item) {
@@ -348,17 +348,18 @@ void seed_generator(HostCall& host) {
 
 void check_has_cpu_kernel(HostCall& host) {
   if (host.call.entry.op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return;
-  TORCH_CHECK_NOT_IMPLEMENTED(false, host.call.entry.name, " is not implemented for chip '", host.device.chip.name, "' (fl:",
-                              host.device.index, "): ", host.plan.reason,
-                              ", and PyTorch has no CPU kernel that could run instead.\n  call: ",
-                              describe_call(host.call));
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, host.call.entry.name, " is not implemented for chip '", host.device.chip.name, "' (fl:", host.device.index,
+      "): ", host.plan.reason,
+      ", and PyTorch has no CPU kernel that could run instead.\n  call: ", describe_call(host.call));
 }
 
 // Operators whose result IS a view of an argument must not come here: a copy would silently lose the aliasing.
 void check_not_view(const HostCall& host) {
   for (const auto& r : host.call.entry.op.schema().returns()) {
     const bool view = r.alias_info() != nullptr && !r.alias_info()->isWrite();
-    TORCH_CHECK_NOT_IMPLEMENTED(!view, host.call.entry.name, " returns a view; it is not implemented for fl devices and ",
+    TORCH_CHECK_NOT_IMPLEMENTED(!view, host.call.entry.name,
+                                " returns a view; it is not implemented for fl devices and ",
                                 "cannot run on the host without losing the aliasing");
   }
 }

@@ -10,7 +10,7 @@ struct HostCall {
   Call& call;
   Stack& stack;  ///< arguments in, results out
   runtime::Device& device;
-  Plan& plan;    ///< where bytes and syncs are counted
+  Plan& plan;  ///< where bytes and syncs are counted
 };
 
 /// Runs the call's operator on the CPU (or its own host implementation). Throws what the CPU kernel throws.

@@ -3,9 +3,9 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/InferSize.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/Operators.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
-#include <ATen/Operators.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/resize_native.h>
@@ -49,12 +49,13 @@ constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
 void check_factory(optional<at::Layout> layout, optional<bool> pin_memory) {
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
-  TORCH_CHECK_NOT_IMPLEMENTED(layout.value_or(at::kStrided) == at::kStrided, "fl devices hold strided tensors, found layout ",
-                              *layout);
+  TORCH_CHECK_NOT_IMPLEMENTED(layout.value_or(at::kStrided) == at::kStrided,
+                              "fl devices hold strided tensors, found layout ", *layout);
 }
 
 at::Tensor empty_memory_format(c10::SymIntArrayRef size, optional<at::ScalarType> dtype, optional<at::Layout> layout,
-                               optional<at::Device> device, optional<bool> pin_memory, optional<at::MemoryFormat> format) {
+                               optional<at::Device> device, optional<bool> pin_memory,
+                               optional<at::MemoryFormat> format) {
   return guarded([&] {
     check_factory(layout, pin_memory);
     const c10::DeviceGuard guard(device_or_current(device));
@@ -83,7 +84,8 @@ at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size, c10::Sym
                       optional<c10::SymInt> offset) {
   optional<int64_t> at_offset;
   if (offset.has_value()) at_offset = offset->guard_int(__FILE__, __LINE__);
-  return at::native::as_strided_tensorimpl(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride), at_offset);
+  return at::native::as_strided_tensorimpl(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
+                                           at_offset);
 }
 at::Tensor view(const at::Tensor& self, c10::SymIntArrayRef size) {
   return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size));
@@ -111,9 +113,8 @@ const at::Tensor& resize_(const at::Tensor& self, c10::SymIntArrayRef size, opti
     if (self.sizes() != sizes) {
       impl->set_sizes_contiguous(sizes);
       const int64_t needed =
-          self.numel() == 0
-              ? 0
-              : (self.numel() + self.storage_offset()) * static_cast<int64_t>(self.dtype().itemsize());
+          self.numel() == 0 ? 0
+                            : (self.numel() + self.storage_offset()) * static_cast<int64_t>(self.dtype().itemsize());
       TORCH_CHECK(needed <= old_bytes || self.storage().resizable(), "Trying to resize storage that is not resizable");
       grow_storage(self, needed);
     }
@@ -169,7 +170,8 @@ at::Tensor& set_storage_offset(at::Tensor& self, at::Storage source, c10::SymInt
   } else {
     impl->set_sizes_contiguous(sizes);
   }
-  grow_storage(self, static_cast<int64_t>(extent_bytes(self)) + at_offset * static_cast<int64_t>(self.dtype().itemsize()));
+  grow_storage(self,
+               static_cast<int64_t>(extent_bytes(self)) + at_offset * static_cast<int64_t>(self.dtype().itemsize()));
   return self;
 }
 
@@ -180,7 +182,8 @@ at::Tensor& set_storage(at::Tensor& self, at::Storage source) {
 
 at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
   if (self.is_same(source)) return self;
-  return set_storage_offset(self, source.storage(), source.sym_storage_offset(), source.sym_sizes(), source.sym_strides());
+  return set_storage_offset(self, source.storage(), source.sym_storage_offset(), source.sym_sizes(),
+                            source.sym_strides());
 }
 
 at::Tensor& set_empty(at::Tensor& self) {

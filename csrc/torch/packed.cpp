@@ -62,21 +62,27 @@ void pack_ivalue(PackedArg& p, LazyStore& s, const c10::IValue& v, const c10::Ty
     return pack_ivalue(p, s, v, type->expectRef<c10::OptionalType>().getElementType());
   }
   switch (type->kind()) {
-    case c10::TypeKind::TensorType: return pack(p, s, v.toTensor());
+    case c10::TypeKind::TensorType:
+      return pack(p, s, v.toTensor());
     case c10::TypeKind::ListType:
       return pack_list(p, s.get(), v, type->expectRef<c10::ListType>().getElementType());
     case c10::TypeKind::NumberType:
       s.get().scalar.push_back(std::make_unique<at::Scalar>(v.toScalar()));
       return pack(p, s, *s.get().scalar.back());
-    case c10::TypeKind::BoolType: return pack(p, s, v.toBool());
-    case c10::TypeKind::FloatType: return pack(p, s, v.toDouble());
-    case c10::TypeKind::StringType: return pack(p, s, std::string_view(v.toStringRef()));
-    case c10::TypeKind::DeviceObjType: return pack(p, s, v.toDevice());
+    case c10::TypeKind::BoolType:
+      return pack(p, s, v.toBool());
+    case c10::TypeKind::FloatType:
+      return pack(p, s, v.toDouble());
+    case c10::TypeKind::StringType:
+      return pack(p, s, std::string_view(v.toStringRef()));
+    case c10::TypeKind::DeviceObjType:
+      return pack(p, s, v.toDevice());
     case c10::TypeKind::GeneratorType:
       p.kind = Kind::Generator;  // read from the stack where it matters
       p.u.generator = nullptr;
       return;
-    default: break;
+    default:
+      break;
   }
   if (v.isInt() || v.isSymInt()) {
     const int64_t value = v.isSymInt() ? v.toSymInt().guard_int(__FILE__, __LINE__) : v.toInt();

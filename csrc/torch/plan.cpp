@@ -15,63 +15,109 @@ std::atomic<bool> g_timing{false};
 
 const char* route_name(Route route) {
   switch (route) {
-    case Route::Kernel: return "kernel";
-    case Route::Portable: return "portable";
-    case Route::Override: return "override";
-    case Route::Decomposed: return "decomposed";
-    case Route::Host: return "host";
-    case Route::Composite: return "composite";
-    case Route::Denied: return "denied";
+    case Route::Kernel:
+      return "kernel";
+    case Route::Portable:
+      return "portable";
+    case Route::Override:
+      return "override";
+    case Route::Decomposed:
+      return "decomposed";
+    case Route::Host:
+      return "host";
+    case Route::Composite:
+      return "composite";
+    case Route::Denied:
+      return "denied";
   }
   return "?";
 }
 
 fl_dtype to_fl_dtype(at::ScalarType type) {
   switch (type) {
-    case at::kByte: return FL_UINT8;
-    case at::kChar: return FL_INT8;
-    case at::kShort: return FL_INT16;
-    case at::kInt: return FL_INT32;
-    case at::kLong: return FL_INT64;
-    case at::kHalf: return FL_FLOAT16;
-    case at::kFloat: return FL_FLOAT32;
-    case at::kDouble: return FL_FLOAT64;
-    case at::kComplexHalf: return FL_COMPLEX32;
-    case at::kComplexFloat: return FL_COMPLEX64;
-    case at::kComplexDouble: return FL_COMPLEX128;
-    case at::kBool: return FL_BOOL;
-    case at::kBFloat16: return FL_BFLOAT16;
-    case at::kUInt16: return FL_UINT16;
-    case at::kUInt32: return FL_UINT32;
-    case at::kUInt64: return FL_UINT64;
-    case at::kFloat8_e5m2: return FL_FLOAT8_E5M2;
-    case at::kFloat8_e4m3fn: return FL_FLOAT8_E4M3FN;
-    case at::kFloat8_e5m2fnuz: return FL_FLOAT8_E5M2FNUZ;
-    case at::kFloat8_e4m3fnuz: return FL_FLOAT8_E4M3FNUZ;
-    case at::kFloat8_e8m0fnu: return FL_FLOAT8_E8M0FNU;
-    default: return FL_DTYPE_OTHER;
+    case at::kByte:
+      return FL_UINT8;
+    case at::kChar:
+      return FL_INT8;
+    case at::kShort:
+      return FL_INT16;
+    case at::kInt:
+      return FL_INT32;
+    case at::kLong:
+      return FL_INT64;
+    case at::kHalf:
+      return FL_FLOAT16;
+    case at::kFloat:
+      return FL_FLOAT32;
+    case at::kDouble:
+      return FL_FLOAT64;
+    case at::kComplexHalf:
+      return FL_COMPLEX32;
+    case at::kComplexFloat:
+      return FL_COMPLEX64;
+    case at::kComplexDouble:
+      return FL_COMPLEX128;
+    case at::kBool:
+      return FL_BOOL;
+    case at::kBFloat16:
+      return FL_BFLOAT16;
+    case at::kUInt16:
+      return FL_UINT16;
+    case at::kUInt32:
+      return FL_UINT32;
+    case at::kUInt64:
+      return FL_UINT64;
+    case at::kFloat8_e5m2:
+      return FL_FLOAT8_E5M2;
+    case at::kFloat8_e4m3fn:
+      return FL_FLOAT8_E4M3FN;
+    case at::kFloat8_e5m2fnuz:
+      return FL_FLOAT8_E5M2FNUZ;
+    case at::kFloat8_e4m3fnuz:
+      return FL_FLOAT8_E4M3FNUZ;
+    case at::kFloat8_e8m0fnu:
+      return FL_FLOAT8_E8M0FNU;
+    default:
+      return FL_DTYPE_OTHER;
   }
 }
 
 const char* dtype_name(at::ScalarType type) {
   switch (type) {
-    case at::kByte: return "uint8";
-    case at::kChar: return "int8";
-    case at::kShort: return "int16";
-    case at::kInt: return "int32";
-    case at::kLong: return "int64";
-    case at::kHalf: return "float16";
-    case at::kFloat: return "float32";
-    case at::kDouble: return "float64";
-    case at::kComplexHalf: return "complex32";
-    case at::kComplexFloat: return "complex64";
-    case at::kComplexDouble: return "complex128";
-    case at::kBool: return "bool";
-    case at::kBFloat16: return "bfloat16";
-    case at::kUInt16: return "uint16";
-    case at::kUInt32: return "uint32";
-    case at::kUInt64: return "uint64";
-    default: return c10::toString(type);
+    case at::kByte:
+      return "uint8";
+    case at::kChar:
+      return "int8";
+    case at::kShort:
+      return "int16";
+    case at::kInt:
+      return "int32";
+    case at::kLong:
+      return "int64";
+    case at::kHalf:
+      return "float16";
+    case at::kFloat:
+      return "float32";
+    case at::kDouble:
+      return "float64";
+    case at::kComplexHalf:
+      return "complex32";
+    case at::kComplexFloat:
+      return "complex64";
+    case at::kComplexDouble:
+      return "complex128";
+    case at::kBool:
+      return "bool";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kUInt16:
+      return "uint16";
+    case at::kUInt32:
+      return "uint32";
+    case at::kUInt64:
+      return "uint64";
+    default:
+      return c10::toString(type);
   }
 }
 
@@ -133,9 +179,12 @@ std::map<CounterKey, CounterSum>& retired() {
 void add_to(std::map<CounterKey, CounterSum>& sums, const Plan& plan) {
   const uint64_t calls = plan.calls.load(std::memory_order_relaxed);
   if (calls == 0 || plan.route == Route::Composite) return;
-  CounterKey key{plan.entry->op_name, plan.entry->overload,
+  CounterKey key{plan.entry->op_name,
+                 plan.entry->overload,
                  plan.device != nullptr ? plan.device->chip.name : "",
-                 plan.device != nullptr ? plan.device->index : -1, plan.route, plan.reason};
+                 plan.device != nullptr ? plan.device->index : -1,
+                 plan.route,
+                 plan.reason};
   auto& sum = sums[key];
   sum.calls += calls;
   sum.bytes += plan.bytes.load(std::memory_order_relaxed);

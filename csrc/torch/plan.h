@@ -75,13 +75,13 @@ struct TensorTemplate {
 /// What happens to one tensor argument before the kernel sees it.
 struct TensorPlan {
   enum Source : uint8_t {
-    Absent,       ///< undefined
-    Direct,       ///< its own memory
-    HostScalar,   ///< a 0-dim CPU tensor that becomes a scalar
-    Converted,    ///< copied into a temporary: cast, made contiguous or channels-last, uploaded
+    Absent,      ///< undefined
+    Direct,      ///< its own memory
+    HostScalar,  ///< a 0-dim CPU tensor that becomes a scalar
+    Converted,   ///< copied into a temporary: cast, made contiguous or channels-last, uploaded
   } source = Absent;
-  at::ScalarType dtype = at::kFloat;                          ///< of the temporary
-  at::MemoryFormat format = at::MemoryFormat::Contiguous;     ///< of the temporary
+  at::ScalarType dtype = at::kFloat;                       ///< of the temporary
+  at::MemoryFormat format = at::MemoryFormat::Contiguous;  ///< of the temporary
   TensorTemplate view;
 };
 
@@ -104,8 +104,8 @@ struct Plan {
   runtime::Device* device = nullptr;
   fl_kernel kernel{};
   fl_dtype compute_dtype = FL_FLOAT32;
-  bool simple = false;    ///< no conversions, no temporaries
-  bool mutation = false;  ///< the kernel is of the mutating overload itself: outs are the mutated arguments
+  bool simple = false;              ///< no conversions, no temporaries
+  bool mutation = false;            ///< the kernel is of the mutating overload itself: outs are the mutated arguments
   std::vector<TensorPlan> tensors;  ///< in order of appearance, lists flattened
   std::vector<OutPlan> outs;
   // Counters: written by the owning thread only, read by others.

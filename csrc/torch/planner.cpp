@@ -33,7 +33,11 @@ namespace {
 class KernelPlanner {
  public:
   KernelPlanner(Call& call, Signature& signature, const fl_kernel& kernel, Plan& plan)
-      : call_(call), entry_(call.entry), signature_(signature), kernel_(kernel), plan_(plan),
+      : call_(call),
+        entry_(call.entry),
+        signature_(signature),
+        kernel_(kernel),
+        plan_(plan),
         mutation_kernel_(entry_.form != Form::Functional && entry_.name == kernel.op) {}
 
   bool plan(std::string* reason) {
@@ -179,7 +183,8 @@ class KernelPlanner {
       for (const auto& m : metas_) plan_.outs.push_back(allocated(m));
       return true;
     }
-    const uint32_t first = entry_.form == Form::Out ? static_cast<uint32_t>(entry_.mutated.size()) - entry_.n_out_args : 0;
+    const uint32_t first =
+        entry_.form == Form::Out ? static_cast<uint32_t>(entry_.mutated.size()) - entry_.n_out_args : 0;
     if (first > 0) return refuse("the out= form also mutates an input");
     for (uint32_t m : entry_.mutated) {
       const PackedArg& a = call_.args[m];

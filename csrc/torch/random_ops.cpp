@@ -2,8 +2,8 @@
 #include "random_ops.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/native/Resize.h>
 #include <ATen/Operators.h>
+#include <ATen/native/Resize.h>
 #include <torch/library.h>
 
 #include <cmath>
@@ -13,8 +13,8 @@
 #include "copy.h"
 #include "generator.h"
 #include "host_route.h"
-#include "runtime/philox.h"
 #include "router.h"
+#include "runtime/philox.h"
 #include "trampoline.h"
 
 namespace torch_fl::glue {
@@ -114,9 +114,8 @@ void host_cauchy(HostCall& host) {
 
 void host_geometric(HostCall& host) {
   const double p = host.stack[1].toDouble();
-  host_transformed(host, 2, [=](double u) {
-    return p >= 1.0 ? 1.0 : std::max(1.0, std::ceil(std::log1p(-u) / std::log1p(-p)));
-  });
+  host_transformed(
+      host, 2, [=](double u) { return p >= 1.0 ? 1.0 : std::max(1.0, std::ceil(std::log1p(-u) / std::log1p(-p))); });
 }
 
 void host_log_normal(HostCall& host) {
@@ -179,8 +178,8 @@ void host_dropout(HostCall& host) {
 using Generator = std::optional<at::Generator>;
 
 at::Tensor& checked_uniform_(at::Tensor& self, double from, double to, Generator g) {
-  TORCH_CHECK(at::isFloatingType(self.scalar_type()) || self.is_complex(), "\"check_uniform_bounds\" not implemented for '",
-              self.scalar_type(), "'");
+  TORCH_CHECK(at::isFloatingType(self.scalar_type()) || self.is_complex(),
+              "\"check_uniform_bounds\" not implemented for '", self.scalar_type(), "'");
   if (self.is_complex()) {
     auto parts = at::view_as_real(self);
     checked_uniform_(parts, from, to, std::move(g));
@@ -214,10 +213,11 @@ at::Tensor& checked_normal_(at::Tensor& self, double mean, double std, Generator
 }
 
 at::Tensor& checked_exponential_(at::Tensor& self, double lambda, Generator g) {
-  TORCH_CHECK(at::isFloatingType(self.scalar_type()),
-              "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you "
-              "specified ",
-              self.dtype());
+  TORCH_CHECK(
+      at::isFloatingType(self.scalar_type()),
+      "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you "
+      "specified ",
+      self.dtype());
   TORCH_CHECK(lambda > 0.0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
   if (self.numel() == 0) return self;
   return Trampoline<at::_ops::exponential_, NoMeta>::call(self, lambda, std::move(g));
@@ -237,35 +237,66 @@ struct Range {
 // The whole range of a dtype, as random_() without bounds draws it.
 Range whole_range(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kDouble: return {0, (int64_t{1} << 53) + 1};
-    case at::kFloat: return {0, (int64_t{1} << 24) + 1};
-    case at::kHalf: return {0, (int64_t{1} << 11) + 1};
-    case at::kBFloat16: return {0, (int64_t{1} << 8) + 1};
-    case at::kBool: return {0, 2};
-    case at::kByte: return {0, 256};
-    case at::kChar: return {0, 128};
-    case at::kShort: return {0, 1 << 15};
-    case at::kInt: return {0, int64_t{1} << 31};
-    case at::kLong: return {0, std::numeric_limits<int64_t>::max()};
-    case at::kUInt16: return {0, 1 << 16};
-    case at::kUInt32: return {0, int64_t{1} << 32};
-    case at::kUInt64: return {0, std::nullopt};
-    default: TORCH_CHECK(false, "\"random_\" not implemented for '", toString(dtype), "'");
+    case at::kDouble:
+      return {0, (int64_t{1} << 53) + 1};
+    case at::kFloat:
+      return {0, (int64_t{1} << 24) + 1};
+    case at::kHalf:
+      return {0, (int64_t{1} << 11) + 1};
+    case at::kBFloat16:
+      return {0, (int64_t{1} << 8) + 1};
+    case at::kBool:
+      return {0, 2};
+    case at::kByte:
+      return {0, 256};
+    case at::kChar:
+      return {0, 128};
+    case at::kShort:
+      return {0, 1 << 15};
+    case at::kInt:
+      return {0, int64_t{1} << 31};
+    case at::kLong:
+      return {0, std::numeric_limits<int64_t>::max()};
+    case at::kUInt16:
+      return {0, 1 << 16};
+    case at::kUInt32:
+      return {0, int64_t{1} << 32};
+    case at::kUInt64:
+      return {0, std::nullopt};
+    default:
+      TORCH_CHECK(false, "\"random_\" not implemented for '", toString(dtype), "'");
   }
 }
 
 void check_in_range(at::ScalarType dtype, int64_t value, const char* name) {
   double low, high;
   switch (dtype) {
-    case at::kBool: low = 0, high = 1; break;
-    case at::kByte: low = 0, high = 255; break;
-    case at::kChar: low = -128, high = 127; break;
-    case at::kShort: low = -32768, high = 32767; break;
-    case at::kInt: low = -2147483648.0, high = 2147483647.0; break;
-    case at::kUInt16: low = 0, high = 65535; break;
-    case at::kUInt32: low = 0, high = 4294967295.0; break;
-    case at::kHalf: low = -65504, high = 65504; break;
-    default: return;
+    case at::kBool:
+      low = 0, high = 1;
+      break;
+    case at::kByte:
+      low = 0, high = 255;
+      break;
+    case at::kChar:
+      low = -128, high = 127;
+      break;
+    case at::kShort:
+      low = -32768, high = 32767;
+      break;
+    case at::kInt:
+      low = -2147483648.0, high = 2147483647.0;
+      break;
+    case at::kUInt16:
+      low = 0, high = 65535;
+      break;
+    case at::kUInt32:
+      low = 0, high = 4294967295.0;
+      break;
+    case at::kHalf:
+      low = -65504, high = 65504;
+      break;
+    default:
+      return;
   }
   TORCH_CHECK(static_cast<double>(value) >= low && static_cast<double>(value) <= high, name, " is out of bounds for ",
               dtype_name(dtype));
@@ -278,7 +309,8 @@ at::Tensor& checked_random_from(at::Tensor& self, int64_t from, std::optional<in
     check_in_range(self.scalar_type(), *to - 1, "to - 1");
   } else if (self.scalar_type() != at::kLong && self.scalar_type() != at::kUInt64) {
     to = whole_range(self.scalar_type()).to;
-    TORCH_CHECK(from < *to, "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to dtype");
+    TORCH_CHECK(from < *to,
+                "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to dtype");
   } else if (from != std::numeric_limits<int64_t>::min()) {
     // from .. the largest int64, inclusive: one more than `to` can say unless the range is shifted.
     TORCH_CHECK(!self.is_complex(), "random_ is not implemented for complex tensors");
@@ -298,7 +330,8 @@ at::Tensor& checked_random_(at::Tensor& self, Generator g) {
   return Trampoline<at::_ops::random__from, NoMeta>::call(self, range.from, range.to, std::move(g));
 }
 
-std::tuple<at::Tensor, at::Tensor> checked_native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
+std::tuple<at::Tensor, at::Tensor> checked_native_dropout(const at::Tensor& input, double p,
+                                                          std::optional<bool> train) {
   if (train.has_value() && !*train) {
     return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};
   }

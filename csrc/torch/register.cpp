@@ -41,7 +41,8 @@ std::unordered_set<std::string> kernel_names() {
 
 // Never destroyed: its destructor would take the kernels away while other threads may still call them.
 torch::Library& late_library() {
-  static auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static auto* library =
+      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   return *library;
 }
 

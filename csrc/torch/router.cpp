@@ -89,11 +89,20 @@ void sign_list(Signature& s, const PackedArg& a, bool with_value) {
   s.add(static_cast<uint64_t>(a.kind) | static_cast<uint64_t>(a.count) << 8);
   for (uint32_t k = 0; k < a.count; ++k) {
     switch (a.kind) {
-      case Kind::IntList: s.add(static_cast<uint64_t>(a.u.ints[k])); break;
-      case Kind::BoolList: s.add(a.u.bools[k]); break;
-      case Kind::String: s.add(static_cast<uint64_t>(a.u.s[k])); break;
-      case Kind::ScalarList: sign_scalar(s, a.u.scalars[k], with_value); break;
-      default: break;  // real lists: kinds, not values
+      case Kind::IntList:
+        s.add(static_cast<uint64_t>(a.u.ints[k]));
+        break;
+      case Kind::BoolList:
+        s.add(a.u.bools[k]);
+        break;
+      case Kind::String:
+        s.add(static_cast<uint64_t>(a.u.s[k]));
+        break;
+      case Kind::ScalarList:
+        sign_scalar(s, a.u.scalars[k], with_value);
+        break;
+      default:
+        break;  // real lists: kinds, not values
     }
   }
 }
@@ -115,7 +124,9 @@ void sign_argument(Call& call, Signature& s, uint32_t i) {
         sign_tensor(s, a.u.tensors[k], 0);
       }
       break;
-    case Kind::Scalar: sign_scalar(s, *a.u.scalar, call.entry.scalar_values_matter); break;
+    case Kind::Scalar:
+      sign_scalar(s, *a.u.scalar, call.entry.scalar_values_matter);
+      break;
     case Kind::Int:
     case Kind::Bool:
     case Kind::DType:
@@ -127,10 +138,14 @@ void sign_argument(Call& call, Signature& s, uint32_t i) {
     case Kind::RealList:
     case Kind::BoolList:
     case Kind::String:
-    case Kind::ScalarList: sign_list(s, a, call.entry.scalar_values_matter); break;
+    case Kind::ScalarList:
+      sign_list(s, a, call.entry.scalar_values_matter);
+      break;
     case Kind::None:
     case Kind::Real:
-    case Kind::Generator: s.add(static_cast<uint64_t>(a.kind)); break;
+    case Kind::Generator:
+      s.add(static_cast<uint64_t>(a.kind));
+      break;
   }
 }
 
@@ -221,8 +236,12 @@ void run_planned(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs) {
       if (!execute(call, plan, outs, &declined)) route_on(call, cache, declined);
       break;
     }
-    case Route::Composite: run_composite(call); break;
-    default: run_on_host(call, plan); break;
+    case Route::Composite:
+      run_composite(call);
+      break;
+    default:
+      run_on_host(call, plan);
+      break;
   }
 }
 
@@ -259,7 +278,9 @@ runtime::Device& device_at(int32_t index) {
               "there is no fl device: no plugin was loaded (see torch_fl.list_plugins())");
   return runtime::Registry::get().device(index);
 }
-runtime::Device& runtime_device(const at::Tensor& tensor) { return runtime::Registry::get().at(tensor.device().index()); }
+runtime::Device& runtime_device(const at::Tensor& tensor) {
+  return runtime::Registry::get().at(tensor.device().index());
+}
 
 // ---- Boxed fallback ---------------------------------------------------------------------------------------------
 namespace {

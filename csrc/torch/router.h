@@ -20,7 +20,8 @@ const fl_kernel* find_kernel(const runtime::Chip& chip, const std::string& name)
 void boxed_fallback(const c10::OperatorHandle& op, Stack* stack);
 
 /// A dense tensor of device memory; contents undefined.
-at::Tensor allocate_tensor(runtime::Device& device, at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides);
+at::Tensor allocate_tensor(runtime::Device& device, at::ScalarType dtype, at::IntArrayRef sizes,
+                           at::IntArrayRef strides);
 
 /// Metadata of the outputs (and of mutated arguments after the call) through the dispatcher's Meta key. Slow; may enter
 /// Python. Throws what the meta kernel throws.

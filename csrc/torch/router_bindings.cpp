@@ -20,10 +20,12 @@ namespace torch_fl::glue {
 namespace {
 
 py::list dtype_list(uint64_t mask) {
-  static const char* const kNames[] = {"uint8",      "int8",      "int16",      "int32",   "int64",    "float16",
-                                       "float32",    "float64",   "complex32",  "complex64", "complex128", "bool",
-                                       "bfloat16",   "uint16",    "uint32",     "uint64",  "float8_e5m2", "float8_e4m3fn",
-                                       "float8_e5m2fnuz", "float8_e4m3fnuz", "float8_e8m0fnu"};
+  static const char* const kNames[] = {"uint8",         "int8",          "int16",           "int32",
+                                       "int64",         "float16",       "float32",         "float64",
+                                       "complex32",     "complex64",     "complex128",      "bool",
+                                       "bfloat16",      "uint16",        "uint32",          "uint64",
+                                       "float8_e5m2",   "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz",
+                                       "float8_e8m0fnu"};
   py::list names;
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if ((mask >> i & 1) != 0) names.append(kNames[i]);
@@ -32,8 +34,9 @@ py::list dtype_list(uint64_t mask) {
 }
 
 py::list flag_list(uint32_t flags) {
-  static const char* const kNames[] = {"promote", "broadcast", "contiguous_inputs", "contiguous_outputs", "in_place_safe",
-                                       "value_dependent", "random", "channels_last_ok", "channels_last_only"};
+  static const char* const kNames[] = {
+      "promote",         "broadcast", "contiguous_inputs", "contiguous_outputs", "in_place_safe",
+      "value_dependent", "random",    "channels_last_ok",  "channels_last_only"};
   py::list names;
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if ((flags >> i & 1) != 0) names.append(kNames[i]);
@@ -44,8 +47,8 @@ py::list flag_list(uint32_t flags) {
 py::list counters() {
   py::list rows;
   for (const auto& r : collect_counters()) {
-    rows.append(py::make_tuple(r.op, r.overload, r.chip, r.device, route_name(r.route), r.reason, r.calls, r.bytes, r.syncs,
-                               r.nanoseconds));
+    rows.append(py::make_tuple(r.op, r.overload, r.chip, r.device, route_name(r.route), r.reason, r.calls, r.bytes,
+                               r.syncs, r.nanoseconds));
   }
   return rows;
 }

@@ -162,9 +162,9 @@ struct Trampoline<Op, MetaFn, R(A...)> {
 };
 
 struct TrampolineRow {
-  const char* name;       ///< "add.Tensor"
+  const char* name;  ///< "add.Tensor"
   void (*install)(torch::Library& library, const char* name);
-  bool composite;         ///< only installed when a chip has a kernel for it
+  bool composite;  ///< only installed when a chip has a kernel for it
 };
 
 template <class Op, class MetaFn>

@@ -23,8 +23,8 @@
  *   sure that calls on ONE stream are serialised. A plugin may call host services from any thread.
  * 4. Addresses
  *   Device addresses are opaque 64-bit values (fl_address). Arithmetic inside one allocation is legal, so
- *   address + n is n bytes further on. Zero is no address. Chips with real pointers use them; handle-based chips encode.
- *   The host never dereferences a device address unless the device declares FL_CAP_HOST_COHERENT.
+ *   address + n is n bytes further on. Zero is no address. Chips with real pointers use them; handle-based chips
+ * encode. The host never dereferences a device address unless the device declares FL_CAP_HOST_COHERENT.
  * 5. Order
  *   Work enqueued on one stream runs in order. Without the stream table the chip is synchronous: every function returns
  *   after its work is done. fl_stream null is the device's default stream, which always exists.
@@ -57,10 +57,8 @@ extern "C" {
 #endif
 
 /* True when `field` lies inside what the writer of *ptr declared. */
-#define FL_HAS(ptr, field) \
-  ((ptr) != NULL && (ptr)->struct_size >= FL_END_OF_(ptr, field))
-#define FL_END_OF_(ptr, field) \
-  ((size_t)((const char*)&(ptr)->field - (const char*)(ptr)) + sizeof((ptr)->field))
+#define FL_HAS(ptr, field) ((ptr) != NULL && (ptr)->struct_size >= FL_END_OF_(ptr, field))
+#define FL_END_OF_(ptr, field) ((size_t)((const char*)&(ptr)->field - (const char*)(ptr)) + sizeof((ptr)->field))
 
 /* ---- Status (since 1.0) ---------------------------------------------------------------------------------------- */
 typedef int32_t fl_status;
@@ -118,8 +116,8 @@ enum {
 };
 typedef struct fl_tensor {
   uint32_t struct_size;
-  uint32_t flags;         /* FL_TENSOR_* */
-  fl_address address;     /* of element [0,...,0]; storage offset already added; may be 0 when numel is 0 */
+  uint32_t flags;     /* FL_TENSOR_* */
+  fl_address address; /* of element [0,...,0]; storage offset already added; may be 0 when numel is 0 */
   fl_dtype dtype;
   int32_t ndim;           /* 0 for a scalar tensor; then sizes and strides may be null */
   const int64_t* sizes;   /* ndim values, >= 0 */
@@ -130,20 +128,20 @@ typedef struct fl_tensor {
 /* ---- Argument value (since 1.0). The layout of fl_value is frozen: it will never grow. --------------------------- */
 typedef uint32_t fl_kind;
 enum {
-  FL_NONE = 0,   /* an absent optional */
-  FL_TENSOR = 1, /* u.tensor */
-  FL_BOOLEAN = 2,    /* u.i, 0 or 1; also a boolean Scalar */
-  FL_INTEGER = 3,    /* u.i; also an integer Scalar */
-  FL_REAL = 4,       /* u.d; also a floating-point Scalar */
-  FL_COMPLEX = 5,    /* u.c: real, imaginary */
-  FL_STRING = 6,     /* u.s, NUL-terminated */
-  FL_INTEGERS = 7,   /* u.ints, count */
-  FL_REALS = 8,      /* u.reals, count */
-  FL_BOOLEANS = 9,   /* u.bools (one byte each), count */
-  FL_TENSORS = 10,   /* u.tensors, count; an element may be null (absent) */
-  FL_VALUES = 11,    /* u.values, count: a list of scalars */
-  FL_DTYPE = 12,     /* u.i, an fl_dtype */
-  FL_OPAQUE = 13     /* something a kernel has no use for (generator, layout, device, memory format) */
+  FL_NONE = 0,     /* an absent optional */
+  FL_TENSOR = 1,   /* u.tensor */
+  FL_BOOLEAN = 2,  /* u.i, 0 or 1; also a boolean Scalar */
+  FL_INTEGER = 3,  /* u.i; also an integer Scalar */
+  FL_REAL = 4,     /* u.d; also a floating-point Scalar */
+  FL_COMPLEX = 5,  /* u.c: real, imaginary */
+  FL_STRING = 6,   /* u.s, NUL-terminated */
+  FL_INTEGERS = 7, /* u.ints, count */
+  FL_REALS = 8,    /* u.reals, count */
+  FL_BOOLEANS = 9, /* u.bools (one byte each), count */
+  FL_TENSORS = 10, /* u.tensors, count; an element may be null (absent) */
+  FL_VALUES = 11,  /* u.values, count: a list of scalars */
+  FL_DTYPE = 12,   /* u.i, an fl_dtype */
+  FL_OPAQUE = 13   /* something a kernel has no use for (generator, layout, device, memory format) */
 };
 typedef struct fl_value {
   fl_kind kind;
@@ -198,9 +196,9 @@ enum {
 struct fl_kernel;
 typedef struct fl_call {
   uint32_t struct_size;
-  int32_t device_index;  /* of the device within its chip, from 0 */
+  int32_t device_index; /* of the device within its chip, from 0 */
   fl_device device;
-  fl_stream stream;      /* enqueue on this one */
+  fl_stream stream;               /* enqueue on this one */
   const struct fl_kernel* kernel; /* the table row, for user_data */
   const fl_value* args;
   uint32_t n_args;
@@ -221,13 +219,13 @@ typedef fl_status (*fl_supports_fn)(const fl_call* call);
 
 typedef struct fl_kernel {
   uint32_t struct_size;
-  uint32_t flags;           /* FL_KERNEL_* */
-  const char* op;           /* "aten::add.Tensor"; the default overload has no dot: "aten::relu" */
+  uint32_t flags; /* FL_KERNEL_* */
+  const char* op; /* "aten::add.Tensor"; the default overload has no dot: "aten::relu" */
   fl_kernel_fn run;
-  fl_supports_fn supports;  /* (optional) */
-  void* user_data;          /* (optional) for the plugin's own use */
-  uint64_t dtypes;          /* FL_DTYPE_BIT()s: compute_dtype must be among them; 0 = any */
-  uint32_t constraint;      /* 0, or the 1-based row of the descriptor's constraint table */
+  fl_supports_fn supports; /* (optional) */
+  void* user_data;         /* (optional) for the plugin's own use */
+  uint64_t dtypes;         /* FL_DTYPE_BIT()s: compute_dtype must be among them; 0 = any */
+  uint32_t constraint;     /* 0, or the 1-based row of the descriptor's constraint table */
   uint32_t reserved;
 } fl_kernel;
 
@@ -257,19 +255,19 @@ enum {
 };
 typedef struct fl_device_properties {
   uint32_t struct_size;
-  uint32_t capabilities;        /* FL_CAP_* */
-  char name[128];               /* NUL-terminated */
+  uint32_t capabilities; /* FL_CAP_* */
+  char name[128];        /* NUL-terminated */
   char driver_version[64];
   uint64_t total_memory;
-  uint64_t max_allocation;      /* largest single allocation; 0 = total_memory */
-  uint64_t alignment;           /* every allocation's address is a multiple of it; a power of two; 0 = 64 */
-  uint64_t size_granularity;    /* allocation sizes are rounded up to a multiple; 0 = alignment */
-  uint64_t padding;             /* bytes that must exist beyond the end of every allocation; 0 = none */
-  uint64_t dtypes;              /* FL_DTYPE_BIT()s that kernels of this device can compute with; 0 = all */
-  uint32_t compute_units;       /* 0 = unknown */
-  uint32_t clock_mhz;           /* 0 = unknown */
-  double peak_flops;            /* float32 operations per second; 0 = unknown */
-  double peak_bandwidth;        /* bytes per second; 0 = unknown */
+  uint64_t max_allocation;   /* largest single allocation; 0 = total_memory */
+  uint64_t alignment;        /* every allocation's address is a multiple of it; a power of two; 0 = 64 */
+  uint64_t size_granularity; /* allocation sizes are rounded up to a multiple; 0 = alignment */
+  uint64_t padding;          /* bytes that must exist beyond the end of every allocation; 0 = none */
+  uint64_t dtypes;           /* FL_DTYPE_BIT()s that kernels of this device can compute with; 0 = all */
+  uint32_t compute_units;    /* 0 = unknown */
+  uint32_t clock_mhz;        /* 0 = unknown */
+  double peak_flops;         /* float32 operations per second; 0 = unknown */
+  double peak_bandwidth;     /* bytes per second; 0 = unknown */
 } fl_device_properties;
 
 typedef struct fl_device_api {
@@ -292,7 +290,8 @@ enum { FL_COPY_HOST_TO_DEVICE = 0, FL_COPY_DEVICE_TO_HOST = 1, FL_COPY_DEVICE_TO
 
 typedef struct fl_memory_api {
   uint32_t struct_size;
-  /* Raw allocation. bytes > 0 and a multiple of size_granularity. Contents undefined. Caching is the host's business. */
+  /* Raw allocation. bytes > 0 and a multiple of size_granularity. Contents undefined. Caching is the host's business.
+   */
   fl_status (*alloc)(fl_device device, uint64_t bytes, fl_address* address);
   /* All work that uses it has completed. */
   fl_status (*free)(fl_device device, fl_address address);
@@ -303,7 +302,8 @@ typedef struct fl_memory_api {
   /* (optional) Enqueue on src_stream a copy between two devices of this chip. */
   fl_status (*copy_peer)(fl_device dst_device, fl_address dst, fl_device src_device, fl_address src, uint64_t bytes,
                          fl_stream src_stream);
-  /* (optional) Enqueue a fill with `count` repetitions of a pattern of 1, 2, 4, 8 or 16 bytes (read during the call). */
+  /* (optional) Enqueue a fill with `count` repetitions of a pattern of 1, 2, 4, 8 or 16 bytes (read during the call).
+   */
   fl_status (*fill)(fl_device device, fl_stream stream, fl_address dst, const void* pattern, uint32_t pattern_bytes,
                     uint64_t count);
   /* (optional, both or none) Pinned host memory, fast to copy from and to asynchronously. */
@@ -341,7 +341,8 @@ typedef struct fl_stream_api {
   fl_status (*native_handle)(fl_device device, fl_stream stream, void** handle);
 } fl_stream_api;
 
-/* ---- Compiler (since 1.0, optional): source -> module -> launch. Not called by hosts of 1.0. ---------------------- */
+/* ---- Compiler (since 1.0, optional): source -> module -> launch. Not called by hosts of 1.0. ----------------------
+ */
 typedef struct fl_compile_options {
   uint32_t struct_size;
   uint32_t n_defines;
@@ -350,12 +351,12 @@ typedef struct fl_compile_options {
 } fl_compile_options;
 typedef struct fl_launch {
   uint32_t struct_size;
-  uint32_t work_dim;           /* 1 to 3 */
-  uint64_t global_size[3];     /* work items */
-  uint64_t local_size[3];      /* 0 = the chip chooses */
+  uint32_t work_dim;       /* 1 to 3 */
+  uint64_t global_size[3]; /* work items */
+  uint64_t local_size[3];  /* 0 = the chip chooses */
   uint32_t n_args;
-  uint32_t local_bytes;        /* dynamic local memory */
-  const void* const* args;     /* pointer to each argument's value; an address argument is an fl_address */
+  uint32_t local_bytes;    /* dynamic local memory */
+  const void* const* args; /* pointer to each argument's value; an address argument is an fl_address */
   const uint32_t* arg_sizes;
 } fl_launch;
 typedef struct fl_compiler_api {
@@ -395,8 +396,8 @@ typedef struct fl_collectives_api {
   fl_status (*make_id)(void* id);
   fl_status (*init)(fl_device device, const void* id, int32_t rank, int32_t size, fl_communicator* communicator);
   fl_status (*destroy)(fl_communicator communicator);
-  fl_status (*all_reduce)(fl_communicator c, fl_stream s, fl_address src, fl_address dst, uint64_t count, fl_dtype dtype,
-                          fl_reduce_op op);
+  fl_status (*all_reduce)(fl_communicator c, fl_stream s, fl_address src, fl_address dst, uint64_t count,
+                          fl_dtype dtype, fl_reduce_op op);
   fl_status (*broadcast)(fl_communicator c, fl_stream s, fl_address buffer, uint64_t count, fl_dtype dtype,
                          int32_t root);
   fl_status (*all_gather)(fl_communicator c, fl_stream s, fl_address src, fl_address dst, uint64_t count,
@@ -411,20 +412,15 @@ typedef struct fl_collectives_api {
 
 /* ---- Profiler events (since 1.0, optional). Not called by hosts of 1.0. ------------------------------------------ */
 typedef int32_t fl_profile_kind;
-enum {
-  FL_PROFILE_KERNEL = 0,
-  FL_PROFILE_COPY = 1,
-  FL_PROFILE_FILL = 2,
-  FL_PROFILE_RUNTIME = 3
-};
+enum { FL_PROFILE_KERNEL = 0, FL_PROFILE_COPY = 1, FL_PROFILE_FILL = 2, FL_PROFILE_RUNTIME = 3 };
 typedef struct fl_profile_event {
   uint32_t struct_size;
   fl_profile_kind kind;
-  const char* name;        /* valid during the callback */
+  const char* name; /* valid during the callback */
   int32_t device_index;
   int32_t reserved;
   fl_stream stream;
-  uint64_t correlation;    /* what set_correlation() said on the enqueuing thread */
+  uint64_t correlation;     /* what set_correlation() said on the enqueuing thread */
   int64_t start_ns, end_ns; /* in the device's clock: see clock() */
   uint64_t bytes;
 } fl_profile_event;

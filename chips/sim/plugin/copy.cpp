@@ -85,11 +85,16 @@ class Mover {
   }
   void row(char* to, int64_t to_stride, const char* from, int64_t from_stride, int64_t n) const {
     switch (size_) {
-      case 1: return move_strided<uint8_t>(to, to_stride, from, from_stride, n);
-      case 2: return move_strided<uint16_t>(to, to_stride, from, from_stride, n);
-      case 4: return move_strided<uint32_t>(to, to_stride, from, from_stride, n);
-      case 8: return move_strided<uint64_t>(to, to_stride, from, from_stride, n);
-      default: return move_strided<Sixteen>(to, to_stride, from, from_stride, n);
+      case 1:
+        return move_strided<uint8_t>(to, to_stride, from, from_stride, n);
+      case 2:
+        return move_strided<uint16_t>(to, to_stride, from, from_stride, n);
+      case 4:
+        return move_strided<uint32_t>(to, to_stride, from, from_stride, n);
+      case 8:
+        return move_strided<uint64_t>(to, to_stride, from, from_stride, n);
+      default:
+        return move_strided<Sixteen>(to, to_stride, from, from_stride, n);
     }
   }
   // Both dimensions in tiles that stay in the first-level cache.
@@ -119,8 +124,13 @@ Kind cast_kind(fl_dtype src) {
   return kind == kNoKind ? kF32 : kind;
 }
 
-constexpr LoopFn kIdentity[kKinds] = {identity<float>, identity<double>, identity<int64_t>, identity<uint64_t>,
-                                      identity<bool>, identity<std::complex<float>>, identity<std::complex<double>>};
+constexpr LoopFn kIdentity[kKinds] = {identity<float>,
+                                      identity<double>,
+                                      identity<int64_t>,
+                                      identity<uint64_t>,
+                                      identity<bool>,
+                                      identity<std::complex<float>>,
+                                      identity<std::complex<double>>};
 
 void copy_body(const Call& call) {
   const View src = call.tensor(1), dst = call.out(0);
@@ -187,7 +197,9 @@ void fill_view(const View& dst, const fl_value& value) {
   Mover(dst, src).run(dst.as<char>(), element);
 }
 
-bool is_data_movement(const fl_kernel& kernel) noexcept { return kernel.run == run_copy || kernel.run == run_fill || kernel.run == run_zero; }
+bool is_data_movement(const fl_kernel& kernel) noexcept {
+  return kernel.run == run_copy || kernel.run == run_fill || kernel.run == run_zero;
+}
 
 Family copy_family() { return kRows; }
 

@@ -31,8 +31,9 @@ void loss_body(const Call& call) {
   const int64_t reduction = call.integer(static_cast<uint32_t>(loss.reduction), kMean);
   Params params;
   if (loss.prepare) loss.prepare(call, params);
-  Operand operands[4] = {operand_of(out, kind), operand_of(in, kind), operand_of(call.tensor(1), kind),
-                         loss.weight >= 0 && call.is_tensor(weight) ? operand_of(call.tensor(weight), kind) : one(kind)};
+  Operand operands[4] = {
+      operand_of(out, kind), operand_of(in, kind), operand_of(call.tensor(1), kind),
+      loss.weight >= 0 && call.is_tensor(weight) ? operand_of(call.tensor(weight), kind) : one(kind)};
   if (reduction == kNone) return walk(in.sizes, in.ndim, in.numel, operands, 1, 3, loss.each[kind], params);
   double sum = 0;
   params.sum = &sum;
@@ -63,7 +64,8 @@ Family element_loss_family() {
     std::vector<fl_kernel> all;
     const ElementLossTable table = FL_SIM_PICK(element_loss_table);
     for (uint64_t i = 0; i < table.count; ++i)
-      all.push_back(row(table.rows[i].op, 0, run_loss, kReals, supports_loss, const_cast<ElementLoss*>(&table.rows[i])));
+      all.push_back(
+          row(table.rows[i].op, 0, run_loss, kReals, supports_loss, const_cast<ElementLoss*>(&table.rows[i])));
     return all;
   }();
   return rows;

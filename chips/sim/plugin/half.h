@@ -21,7 +21,8 @@ struct Bool {
 
 inline float half_to_float(uint16_t h) {
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, rest = h & 0x7FFF;
-  if (rest >= 0x7C00) return std::bit_cast<float>(sign | 0x7F800000u | (rest & 0x3FF) << 13 | (rest > 0x7C00 ? 0x400000u : 0u));
+  if (rest >= 0x7C00)
+    return std::bit_cast<float>(sign | 0x7F800000u | (rest & 0x3FF) << 13 | (rest > 0x7C00 ? 0x400000u : 0u));
   if (rest < 0x400) return std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(rest) * 0x1p-24f) | sign);
   return std::bit_cast<float>(sign | ((rest << 13) + 0x38000000u));
 }
@@ -75,9 +76,12 @@ struct Float8 {
     const int rest = bits & 0x7F;
     if (Fnuz ? bits == kNan : (kHasInfinity ? rest > 0x7C : rest == 0x7F)) return NAN;
     float magnitude;
-    if (kHasInfinity && rest == 0x7C) magnitude = INFINITY;
-    else if (rest < (1 << M)) magnitude = std::ldexp(static_cast<float>(rest), 1 - kBias - M);
-    else magnitude = std::ldexp(static_cast<float>((rest & ((1 << M) - 1)) | 1 << M), (rest >> M) - kBias - M);
+    if (kHasInfinity && rest == 0x7C)
+      magnitude = INFINITY;
+    else if (rest < (1 << M))
+      magnitude = std::ldexp(static_cast<float>(rest), 1 - kBias - M);
+    else
+      magnitude = std::ldexp(static_cast<float>((rest & ((1 << M) - 1)) | 1 << M), (rest >> M) - kBias - M);
     return bits & 0x80 ? -magnitude : magnitude;
   }
   static Float8 pack(float x) {

@@ -7,7 +7,8 @@ namespace fl_sim {
 
 bool use_avx2() {
 #if defined(FL_SIM_HAVE_AVX2)
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  static const bool has =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   return has;
 #else
   return false;

@@ -4,22 +4,22 @@
 
 #include "kinds.h"
 
-#define FL_SIM_DECLARE_ISA(isa)              \
-  namespace fl_sim::isa {                    \
-  const Converters& converter_table();       \
-  PointwiseTable binary_table();             \
-  PointwiseTable compare_table();            \
-  PointwiseTable unary_table();              \
-  PointwiseTable activation_table();         \
-  PointwiseTable loss_backward_table();      \
+#define FL_SIM_DECLARE_ISA(isa)          \
+  namespace fl_sim::isa {                \
+  const Converters& converter_table();   \
+  PointwiseTable binary_table();         \
+  PointwiseTable compare_table();        \
+  PointwiseTable unary_table();          \
+  PointwiseTable activation_table();     \
+  PointwiseTable loss_backward_table();  \
   ElementLossTable element_loss_table(); \
-  const ReduceLoops& reduce_loops();  \
+  const ReduceLoops& reduce_loops();     \
   }
 
 namespace fl_sim {
 struct ReduceLoops;
 struct ElementLossTable;
-}
+}  // namespace fl_sim
 FL_SIM_DECLARE_ISA(base)
 FL_SIM_DECLARE_ISA(avx2)
 

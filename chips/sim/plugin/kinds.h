@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels compute in a few kinds of number; element types are converted to a kind on the way in and back on the way out,
-// a chunk at a time. So one loop per (operator, kind) serves every element type and every stride.
+// Kernels compute in a few kinds of number; element types are converted to a kind on the way in and back on the way
+// out, a chunk at a time. So one loop per (operator, kind) serves every element type and every stride.
 #pragma once
 
 #include <complex>
@@ -18,13 +18,34 @@ constexpr int64_t kChunk = 512;  ///< elements converted at a time
 
 template <Kind K>
 struct KindTypeOf;
-template <> struct KindTypeOf<kF32> { using type = float; };
-template <> struct KindTypeOf<kF64> { using type = double; };
-template <> struct KindTypeOf<kI64> { using type = int64_t; };
-template <> struct KindTypeOf<kU64> { using type = uint64_t; };
-template <> struct KindTypeOf<kBool> { using type = bool; };
-template <> struct KindTypeOf<kC64> { using type = std::complex<float>; };
-template <> struct KindTypeOf<kC128> { using type = std::complex<double>; };
+template <>
+struct KindTypeOf<kF32> {
+  using type = float;
+};
+template <>
+struct KindTypeOf<kF64> {
+  using type = double;
+};
+template <>
+struct KindTypeOf<kI64> {
+  using type = int64_t;
+};
+template <>
+struct KindTypeOf<kU64> {
+  using type = uint64_t;
+};
+template <>
+struct KindTypeOf<kBool> {
+  using type = bool;
+};
+template <>
+struct KindTypeOf<kC64> {
+  using type = std::complex<float>;
+};
+template <>
+struct KindTypeOf<kC128> {
+  using type = std::complex<double>;
+};
 template <Kind K>
 using KindType = typename KindTypeOf<K>::type;
 
@@ -66,7 +87,8 @@ constexpr int64_t kind_size(Kind kind) {
 
 /// The element type that is stored exactly as the kind computes.
 constexpr fl_dtype native_dtype(Kind kind) {
-  constexpr fl_dtype native[kKinds] = {FL_FLOAT32, FL_FLOAT64, FL_INT64, FL_UINT64, FL_BOOL, FL_COMPLEX64, FL_COMPLEX128};
+  constexpr fl_dtype native[kKinds] = {FL_FLOAT32, FL_FLOAT64,   FL_INT64,     FL_UINT64,
+                                       FL_BOOL,    FL_COMPLEX64, FL_COMPLEX128};
   return native[kind];
 }
 
@@ -108,8 +130,8 @@ struct Pointwise {
   const char* op;
   uint8_t n_in;
   uint8_t n_out;
-  int8_t args[4];       ///< schema position of each input
-  Kind fixed[4];        ///< kNoKind, or the kind this input always has (a mask: kBool)
+  int8_t args[4];  ///< schema position of each input
+  Kind fixed[4];   ///< kNoKind, or the kind this input always has (a mask: kBool)
   Out out;
   bool round_scalars;   ///< scalars in a tensor's place are rounded to the element type (comparisons)
   bool keeps_dtype;     ///< computes in its first tensor's element type: no promotion

@@ -44,14 +44,29 @@ class Packer {
   void value(const fl_value& v, fl_value* copy) {
     const void* data = nullptr;
     switch (v.kind) {
-      case FL_TENSOR: data = tensor(v.u.tensor); break;
-      case FL_STRING: data = take(v.u.s, std::strlen(v.u.s) + 1); break;
-      case FL_INTEGERS: data = take(v.u.ints, v.count); break;
-      case FL_REALS: data = take(v.u.reals, v.count); break;
-      case FL_BOOLEANS: data = take(v.u.bools, v.count); break;
-      case FL_TENSORS: data = tensors(v.u.tensors, v.count); break;
-      case FL_VALUES: data = values(v.u.values, v.count); break;
-      default: return;
+      case FL_TENSOR:
+        data = tensor(v.u.tensor);
+        break;
+      case FL_STRING:
+        data = take(v.u.s, std::strlen(v.u.s) + 1);
+        break;
+      case FL_INTEGERS:
+        data = take(v.u.ints, v.count);
+        break;
+      case FL_REALS:
+        data = take(v.u.reals, v.count);
+        break;
+      case FL_BOOLEANS:
+        data = take(v.u.bools, v.count);
+        break;
+      case FL_TENSORS:
+        data = tensors(v.u.tensors, v.count);
+        break;
+      case FL_VALUES:
+        data = values(v.u.values, v.count);
+        break;
+      default:
+        return;
     }
     if (copy) copy->u.s = static_cast<const char*>(data);
   }
@@ -118,8 +133,8 @@ fl_status fail(fl_status status, const char* message) noexcept {
 fl_status check(simResult result) noexcept {
   if (result == SIM_SUCCESS) return FL_OK;
   if (result == SIM_ERROR_NOT_READY) return FL_NOT_READY;
-  static constexpr fl_status kStatus[] = {FL_OK,       FL_INVALID_ARGUMENT, FL_OUT_OF_MEMORY, FL_INTERNAL,
-                                          FL_DEVICE_LOST, FL_NOT_READY,     FL_INTERNAL,      FL_INTERNAL};
+  static constexpr fl_status kStatus[] = {FL_OK,          FL_INVALID_ARGUMENT, FL_OUT_OF_MEMORY, FL_INTERNAL,
+                                          FL_DEVICE_LOST, FL_NOT_READY,        FL_INTERNAL,      FL_INTERNAL};
   return fail(kStatus[result], simGetLastErrorString());
 }
 

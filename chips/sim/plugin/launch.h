@@ -20,7 +20,8 @@ class KernelError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
-/// The caller's data break the operator's contract (an index out of range): FL_INVALID_ARGUMENT where the body runs inline.
+/// The caller's data break the operator's contract (an index out of range): FL_INVALID_ARGUMENT where the body runs
+/// inline.
 class InvalidArgument : public KernelError {
  public:
   using KernelError::KernelError;
@@ -71,7 +72,9 @@ class Call {
   }
 
   static int64_t to_integer(const fl_value& v) {
-    return v.kind == FL_REAL ? static_cast<int64_t>(v.u.d) : v.kind == FL_COMPLEX ? static_cast<int64_t>(v.u.c[0]) : v.u.i;
+    return v.kind == FL_REAL      ? static_cast<int64_t>(v.u.d)
+           : v.kind == FL_COMPLEX ? static_cast<int64_t>(v.u.c[0])
+                                  : v.u.i;
   }
   static double to_real(const fl_value& v) {
     return v.kind == FL_REAL ? v.u.d : v.kind == FL_COMPLEX ? v.u.c[0] : static_cast<double>(v.u.i);

@@ -128,19 +128,19 @@ inline T over(T a, T b) {
 }  // namespace fl_sim::FL_SIM_ISA
 
 // struct name with one static function template f over the arguments; the body, in braces, ends in a return.
-#define FL_SIM_FN1(name, ...)                                                                            \
-  struct name {                                                                                          \
-    template <class T>                                                                                   \
-    static auto f(T a, [[maybe_unused]] const Params& p) __VA_ARGS__                                     \
+#define FL_SIM_FN1(name, ...)                                        \
+  struct name {                                                      \
+    template <class T>                                               \
+    static auto f(T a, [[maybe_unused]] const Params& p) __VA_ARGS__ \
   }
-#define FL_SIM_FN2(name, ...)                                                                            \
-  struct name {                                                                                          \
-    template <class T>                                                                                   \
-    static auto f([[maybe_unused]] T a, T b, [[maybe_unused]] const Params& p) __VA_ARGS__               \
+#define FL_SIM_FN2(name, ...)                                                              \
+  struct name {                                                                            \
+    template <class T>                                                                     \
+    static auto f([[maybe_unused]] T a, T b, [[maybe_unused]] const Params& p) __VA_ARGS__ \
   }
-#define FL_SIM_FN3(name, ...)                                                                            \
-  struct name {                                                                                          \
-    template <class T>                                                                                   \
+#define FL_SIM_FN3(name, ...)                                                                                    \
+  struct name {                                                                                                  \
+    template <class T>                                                                                           \
     static auto f([[maybe_unused]] T a, T b, [[maybe_unused]] T c, [[maybe_unused]] const Params& p) __VA_ARGS__ \
   }
 
@@ -155,6 +155,6 @@ inline T over(T a, T b) {
 #define FL_SIM_COMPLEX(map, F) {nullptr, nullptr, nullptr, nullptr, nullptr, map<C64, F>, map<C128, F>}
 #define FL_SIM_NUMBERS(map, F) \
   {map<float, F>, map<double, F>, map<int64_t, F>, nullptr, nullptr, map<C64, F>, map<C128, F>}
-#define FL_SIM_ALL(map, F)                                                                                        \
+#define FL_SIM_ALL(map, F) \
   {map<float, F>, map<double, F>, map<int64_t, F>, map<uint64_t, F>, map<bool, F>, map<C64, F>, map<C128, F>}
 #define FL_SIM_ALL_REAL(map, F) {map<float, F>, map<double, F>, map<int64_t, F>, map<uint64_t, F>, map<bool, F>}

@@ -197,8 +197,10 @@ void dropout_backward(int64_t n, void* const* outs, const void* const* ins, cons
 void prepare_scale(const Call& call, Params& p) { p.d[0] = call.real(2); }
 
 constexpr Kind N = kNoKind;
-#define ONE(op, prepare, loops) {"aten::" op, 1, 1, {0}, {N, N, N, N}, Out::kSame, false, false, prepare, loops, nullptr}
-#define TWO(op, prepare, loops) {"aten::" op, 2, 1, {0, 1}, {N, N, N, N}, Out::kSame, false, false, prepare, loops, nullptr}
+#define ONE(op, prepare, loops) \
+  {"aten::" op, 1, 1, {0}, {N, N, N, N}, Out::kSame, false, false, prepare, loops, nullptr}
+#define TWO(op, prepare, loops) \
+  {"aten::" op, 2, 1, {0, 1}, {N, N, N, N}, Out::kSame, false, false, prepare, loops, nullptr}
 #define BOUND(op, count, prepare, loops) \
   {"aten::" op, count, 1, {0, 1, 2}, {N, N, N, N}, Out::kSame, false, false, prepare, loops, nullptr}
 
@@ -222,7 +224,16 @@ const Pointwise kRows[] = {
     BOUND("clamp_min.Tensor", 2, nullptr, FL_SIM_REALS(map2, ClampMin)),
     BOUND("clamp_max", 2, nullptr, FL_SIM_REALS(map2, ClampMax)),
     BOUND("clamp_max.Tensor", 2, nullptr, FL_SIM_REALS(map2, ClampMax)),
-    {"aten::log_sigmoid_forward", 1, 2, {0}, {N, N, N, N}, Out::kSame, false, false, nullptr, FL_SIM_FLOATS(log_sigmoid, void),
+    {"aten::log_sigmoid_forward",
+     1,
+     2,
+     {0},
+     {N, N, N, N},
+     Out::kSame,
+     false,
+     false,
+     nullptr,
+     FL_SIM_FLOATS(log_sigmoid, void),
      nullptr},
     TWO("sigmoid_backward", nullptr, FL_SIM_FLOATS_COMPLEX(map2, SigmoidBackward)),
     TWO("tanh_backward", nullptr, FL_SIM_FLOATS_COMPLEX(map2, TanhBackward)),
@@ -230,18 +241,45 @@ const Pointwise kRows[] = {
     TWO("gelu_backward", prepare_gelu_backward, FL_SIM_FLOATS(gelu_backward, void)),
     TWO("silu_backward", nullptr, FL_SIM_FLOATS(map2, SiluBackward)),
     TWO("leaky_relu_backward", prepare_slope_backward, FL_SIM_FLOATS(map2, LeakyReluBackward)),
-    {"aten::elu_backward", 2, 1, {0, 5}, {N, N, N, N}, Out::kSame, false, false, prepare_elu_backward,
-     FL_SIM_FLOATS(map2, EluBackward), nullptr},
+    {"aten::elu_backward",
+     2,
+     1,
+     {0, 5},
+     {N, N, N, N},
+     Out::kSame,
+     false,
+     false,
+     prepare_elu_backward,
+     FL_SIM_FLOATS(map2, EluBackward),
+     nullptr},
     TWO("hardtanh_backward", prepare_two_backward, FL_SIM_FLOATS(map2, HardtanhBackward)),
     TWO("softplus_backward", prepare_two_backward, FL_SIM_FLOATS(map2, SoftplusBackward)),
     TWO("hardswish_backward", nullptr, FL_SIM_FLOATS(map2, HardswishBackward)),
     TWO("hardsigmoid_backward", nullptr, FL_SIM_FLOATS(map2, HardsigmoidBackward)),
     TWO("mish_backward", nullptr, FL_SIM_FLOATS(map2, MishBackward)),
     TWO("logit_backward", prepare_logit_backward, FL_SIM_FLOATS(map2, LogitBackward)),
-    {"aten::log_sigmoid_backward", 3, 1, {0, 1, 1}, {N, N, N, N}, Out::kSame, false, false, nullptr,
-     FL_SIM_FLOATS(map3, LogSigmoidBackward), nullptr},
-    {"aten::native_dropout_backward", 2, 1, {1, 0}, {kBool, N, N, N}, Out::kSame, false, false, prepare_scale,
-     FL_SIM_FLOATS_COMPLEX(dropout_backward, void), nullptr},
+    {"aten::log_sigmoid_backward",
+     3,
+     1,
+     {0, 1, 1},
+     {N, N, N, N},
+     Out::kSame,
+     false,
+     false,
+     nullptr,
+     FL_SIM_FLOATS(map3, LogSigmoidBackward),
+     nullptr},
+    {"aten::native_dropout_backward",
+     2,
+     1,
+     {1, 0},
+     {kBool, N, N, N},
+     Out::kSame,
+     false,
+     false,
+     prepare_scale,
+     FL_SIM_FLOATS_COMPLEX(dropout_backward, void),
+     nullptr},
 };
 
 }  // namespace

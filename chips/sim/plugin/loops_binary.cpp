@@ -142,8 +142,13 @@ void power(int64_t n, void* const* outs, const void* const* ins, const Params& p
     LoopFn loop = nullptr;
     if (p.i[1]) {
       const double e = p.d[0];
-      loop = e == 2 ? map1<T, Square> : e == 3 ? map1<T, Cube> : e == 0.5 ? map1<T, Root> : e == -0.5 ? map1<T, InverseRoot>
-           : e == -1 ? map1<T, Inverse> : e == -2 ? map1<T, InverseSquare> : nullptr;
+      loop = e == 2      ? map1<T, Square>
+             : e == 3    ? map1<T, Cube>
+             : e == 0.5  ? map1<T, Root>
+             : e == -0.5 ? map1<T, InverseRoot>
+             : e == -1   ? map1<T, Inverse>
+             : e == -2   ? map1<T, InverseSquare>
+                         : nullptr;
     }
     if (loop) return loop(n, outs, ins, p);
   }
@@ -207,9 +212,7 @@ FL_SIM_FN2(And, { return T(a & b); });
 FL_SIM_FN2(Or, { return T(a | b); });
 FL_SIM_FN2(Xor, { return T(a ^ b); });
 inline int64_t width(const Params& p) { return dtype_size(p.dtype) * 8; }
-FL_SIM_FN2(LeftShift, {
-  return b < 0 || b >= width(p) ? T(0) : static_cast<T>(static_cast<uint64_t>(a) << b);
-});
+FL_SIM_FN2(LeftShift, { return b < 0 || b >= width(p) ? T(0) : static_cast<T>(static_cast<uint64_t>(a) << b); });
 FL_SIM_FN2(RightShift, {
   const int64_t most = width(p) - (p.dtype != FL_UINT8);
   return a >> (b < 0 || b >= most ? (most > 63 ? 63 : most) : b);
@@ -230,7 +233,8 @@ void prepare_value(const Call& call, Params& p) {
 }
 
 constexpr Kind N = kNoKind;
-#define ROW2(op, loops, prepare) {"aten::" op, 2, 1, {0, 1}, {N, N, N, N}, Out::kSame, false, false, prepare, loops, nullptr}
+#define ROW2(op, loops, prepare) \
+  {"aten::" op, 2, 1, {0, 1}, {N, N, N, N}, Out::kSame, false, false, prepare, loops, nullptr}
 #define ROW3(op, loops, prepare) \
   {"aten::" op, 3, 1, {0, 1, 2}, {N, N, N, N}, Out::kSame, false, false, prepare, loops, nullptr}
 
@@ -239,8 +243,17 @@ const Pointwise kRows[] = {
     ROW2("sub.Tensor", FL_SIM_NUMBERS(sub, void), prepare_alpha),
     ROW2("mul.Tensor", FL_SIM_ALL(map2, Mul), nullptr),
     ROW2("div.Tensor", FL_SIM_FLOATS_COMPLEX(map2, Div), nullptr),
-    {"aten::div.Tensor_mode", 2, 1, {0, 1}, {N, N, N, N}, Out::kSame, false, false, prepare_mode,
-     FL_SIM_NUMBERS(div_mode, void), supports_mode},
+    {"aten::div.Tensor_mode",
+     2,
+     1,
+     {0, 1},
+     {N, N, N, N},
+     Out::kSame,
+     false,
+     false,
+     prepare_mode,
+     FL_SIM_NUMBERS(div_mode, void),
+     supports_mode},
     ROW2("floor_divide", FL_SIM_REALS(map2, Floor), nullptr),
     ROW2("remainder.Tensor", FL_SIM_REALS(map2, Remainder), nullptr),
     ROW2("fmod.Tensor", FL_SIM_REALS(map2, Fmod), nullptr),

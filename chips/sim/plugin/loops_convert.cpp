@@ -12,27 +12,90 @@ namespace {
 
 template <int D>
 struct Element;
-template <> struct Element<FL_UINT8> { using type = uint8_t; };
-template <> struct Element<FL_INT8> { using type = int8_t; };
-template <> struct Element<FL_INT16> { using type = int16_t; };
-template <> struct Element<FL_INT32> { using type = int32_t; };
-template <> struct Element<FL_INT64> { using type = int64_t; };
-template <> struct Element<FL_FLOAT16> { using type = Half; };
-template <> struct Element<FL_FLOAT32> { using type = float; };
-template <> struct Element<FL_FLOAT64> { using type = double; };
-template <> struct Element<FL_COMPLEX32> { using type = ComplexHalf; };
-template <> struct Element<FL_COMPLEX64> { using type = std::complex<float>; };
-template <> struct Element<FL_COMPLEX128> { using type = std::complex<double>; };
-template <> struct Element<FL_BOOL> { using type = Bool; };
-template <> struct Element<FL_BFLOAT16> { using type = BFloat16; };
-template <> struct Element<FL_UINT16> { using type = uint16_t; };
-template <> struct Element<FL_UINT32> { using type = uint32_t; };
-template <> struct Element<FL_UINT64> { using type = uint64_t; };
-template <> struct Element<FL_FLOAT8_E5M2> { using type = Float8<5, 2, false>; };
-template <> struct Element<FL_FLOAT8_E4M3FN> { using type = Float8<4, 3, false>; };
-template <> struct Element<FL_FLOAT8_E5M2FNUZ> { using type = Float8<5, 2, true>; };
-template <> struct Element<FL_FLOAT8_E4M3FNUZ> { using type = Float8<4, 3, true>; };
-template <> struct Element<FL_FLOAT8_E8M0FNU> { using type = Float8E8M0; };
+template <>
+struct Element<FL_UINT8> {
+  using type = uint8_t;
+};
+template <>
+struct Element<FL_INT8> {
+  using type = int8_t;
+};
+template <>
+struct Element<FL_INT16> {
+  using type = int16_t;
+};
+template <>
+struct Element<FL_INT32> {
+  using type = int32_t;
+};
+template <>
+struct Element<FL_INT64> {
+  using type = int64_t;
+};
+template <>
+struct Element<FL_FLOAT16> {
+  using type = Half;
+};
+template <>
+struct Element<FL_FLOAT32> {
+  using type = float;
+};
+template <>
+struct Element<FL_FLOAT64> {
+  using type = double;
+};
+template <>
+struct Element<FL_COMPLEX32> {
+  using type = ComplexHalf;
+};
+template <>
+struct Element<FL_COMPLEX64> {
+  using type = std::complex<float>;
+};
+template <>
+struct Element<FL_COMPLEX128> {
+  using type = std::complex<double>;
+};
+template <>
+struct Element<FL_BOOL> {
+  using type = Bool;
+};
+template <>
+struct Element<FL_BFLOAT16> {
+  using type = BFloat16;
+};
+template <>
+struct Element<FL_UINT16> {
+  using type = uint16_t;
+};
+template <>
+struct Element<FL_UINT32> {
+  using type = uint32_t;
+};
+template <>
+struct Element<FL_UINT64> {
+  using type = uint64_t;
+};
+template <>
+struct Element<FL_FLOAT8_E5M2> {
+  using type = Float8<5, 2, false>;
+};
+template <>
+struct Element<FL_FLOAT8_E4M3FN> {
+  using type = Float8<4, 3, false>;
+};
+template <>
+struct Element<FL_FLOAT8_E5M2FNUZ> {
+  using type = Float8<5, 2, true>;
+};
+template <>
+struct Element<FL_FLOAT8_E4M3FNUZ> {
+  using type = Float8<4, 3, true>;
+};
+template <>
+struct Element<FL_FLOAT8_E8M0FNU> {
+  using type = Float8E8M0;
+};
 
 // Numbers of memory as plain C++ numbers.
 template <class E>

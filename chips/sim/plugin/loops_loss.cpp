@@ -45,8 +45,12 @@ void add_up(int64_t n, void* const*, const void* const* ins, const Params& param
 
 void prepare_threshold(const Call& call, Params& p) { p.d[0] = call.real(3, 1); }
 
-#define LOSS(op, weight, reduction, prepare, F) \
-  {"aten::" op, weight, reduction, prepare, {map3<float, F>, map3<double, F>}, {add_up<float, F>, add_up<double, F>}}
+#define LOSS(op, weight, reduction, prepare, F)                                   \
+  {                                                                               \
+    "aten::" op, weight, reduction, prepare, {map3<float, F>, map3<double, F>}, { \
+      add_up<float, F>, add_up<double, F>                                         \
+    }                                                                             \
+  }
 const ElementLoss kLosses[] = {
     LOSS("mse_loss", -1, 2, nullptr, Mse),
     LOSS("smooth_l1_loss", -1, 2, prepare_threshold, SmoothL1),

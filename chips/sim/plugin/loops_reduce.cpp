@@ -8,71 +8,138 @@ namespace fl_sim::FL_SIM_ISA {
 namespace {
 
 template <class T>
-struct WideOf { using type = T; };
-template <> struct WideOf<float> { using type = double; };
-template <> struct WideOf<C64> { using type = C128; };
-template <> struct WideOf<bool> { using type = int64_t; };
+struct WideOf {
+  using type = T;
+};
+template <>
+struct WideOf<float> {
+  using type = double;
+};
+template <>
+struct WideOf<C64> {
+  using type = C128;
+};
+template <>
+struct WideOf<bool> {
+  using type = int64_t;
+};
 template <class T>
 using Wide = typename WideOf<T>::type;
 
 template <class T>
-constexpr bool is_nan(T x) { return x != x; }
+constexpr bool is_nan(T x) {
+  return x != x;
+}
 
 // Each operator: accumulator, start, one step, joining two accumulators, result.
 struct SumOp {
   static constexpr int kLanes = 16;
-  template <class T> using Acc = Wide<T>;
-  template <class T> static Acc<T> start() { return Acc<T>(0); }
-  template <class T> static void add(Acc<T>& a, T x, double, const Params&) { a = plus(a, Acc<T>(x)); }
-  template <class T> static void join(Acc<T>& a, const Acc<T>& b) { a = plus(a, b); }
-  template <class T> static T result(const Acc<T>& a, double, const Params&) { return static_cast<T>(a); }
+  template <class T>
+  using Acc = Wide<T>;
+  template <class T>
+  static Acc<T> start() {
+    return Acc<T>(0);
+  }
+  template <class T>
+  static void add(Acc<T>& a, T x, double, const Params&) {
+    a = plus(a, Acc<T>(x));
+  }
+  template <class T>
+  static void join(Acc<T>& a, const Acc<T>& b) {
+    a = plus(a, b);
+  }
+  template <class T>
+  static T result(const Acc<T>& a, double, const Params&) {
+    return static_cast<T>(a);
+  }
 };
 // As SumOp, its result a double: for passes whose result another pass reads.
 struct TotalOp : SumOp {
-  template <class T> static double result(const SumOp::Acc<T>& a, double, const Params& p) {
+  template <class T>
+  static double result(const SumOp::Acc<T>& a, double, const Params& p) {
     return static_cast<double>(a) / static_cast<double>(p.i[3]);
   }
 };
 struct NanSumOp : SumOp {
-  template <class T> static void add(Acc<T>& a, T x, double, const Params&) { a = plus(a, is_nan(x) ? Acc<T>(0) : Acc<T>(x)); }
+  template <class T>
+  static void add(Acc<T>& a, T x, double, const Params&) {
+    a = plus(a, is_nan(x) ? Acc<T>(0) : Acc<T>(x));
+  }
 };
 struct MeanOp : SumOp {
-  template <class T> static T result(const Acc<T>& a, double, const Params& p) {
+  template <class T>
+  static T result(const Acc<T>& a, double, const Params& p) {
     return static_cast<T>(a / Wide<T>(static_cast<double>(p.i[3])));
   }
 };
 struct ProdOp : SumOp {
-  template <class T> static Acc<T> start() { return Acc<T>(1); }
-  template <class T> static void add(Acc<T>& a, T x, double, const Params&) { a = times(a, Acc<T>(x)); }
-  template <class T> static void join(Acc<T>& a, const Acc<T>& b) { a = times(a, b); }
+  template <class T>
+  static Acc<T> start() {
+    return Acc<T>(1);
+  }
+  template <class T>
+  static void add(Acc<T>& a, T x, double, const Params&) {
+    a = times(a, Acc<T>(x));
+  }
+  template <class T>
+  static void join(Acc<T>& a, const Acc<T>& b) {
+    a = times(a, b);
+  }
 };
 
 template <class T>
 constexpr T lowest() {
-  if constexpr (kFloating<T>) return -std::numeric_limits<T>::infinity();
-  else return std::numeric_limits<T>::lowest();
+  if constexpr (kFloating<T>)
+    return -std::numeric_limits<T>::infinity();
+  else
+    return std::numeric_limits<T>::lowest();
 }
 template <class T>
 constexpr T highest() {
-  if constexpr (kFloating<T>) return std::numeric_limits<T>::infinity();
-  else return std::numeric_limits<T>::max();
+  if constexpr (kFloating<T>)
+    return std::numeric_limits<T>::infinity();
+  else
+    return std::numeric_limits<T>::max();
 }
 struct MaxOp {
   static constexpr int kLanes = 16;
-  template <class T> using Acc = T;
-  template <class T> static T start() { return lowest<T>(); }
-  template <class T> static void add(T& a, T x, double, const Params&) { a = is_nan(a) || a > x ? a : x; }
-  template <class T> static void join(T& a, const T& b) { a = is_nan(a) || a > b ? a : b; }
-  template <class T> static T result(const T& a, double, const Params&) { return a; }
+  template <class T>
+  using Acc = T;
+  template <class T>
+  static T start() {
+    return lowest<T>();
+  }
+  template <class T>
+  static void add(T& a, T x, double, const Params&) {
+    a = is_nan(a) || a > x ? a : x;
+  }
+  template <class T>
+  static void join(T& a, const T& b) {
+    a = is_nan(a) || a > b ? a : b;
+  }
+  template <class T>
+  static T result(const T& a, double, const Params&) {
+    return a;
+  }
 };
 struct MinOp : MaxOp {
-  template <class T> static T start() { return highest<T>(); }
-  template <class T> static void add(T& a, T x, double, const Params&) { a = is_nan(a) || a < x ? a : x; }
-  template <class T> static void join(T& a, const T& b) { a = is_nan(a) || a < b ? a : b; }
+  template <class T>
+  static T start() {
+    return highest<T>();
+  }
+  template <class T>
+  static void add(T& a, T x, double, const Params&) {
+    a = is_nan(a) || a < x ? a : x;
+  }
+  template <class T>
+  static void join(T& a, const T& b) {
+    a = is_nan(a) || a < b ? a : b;
+  }
 };
 // The maximum as a double that can be subtracted: infinities become 0.
 struct HighestOp : MaxOp {
-  template <class T> static double result(const T& a, double, const Params&) {
+  template <class T>
+  static double result(const T& a, double, const Params&) {
     return std::isinf(static_cast<double>(a)) ? 0.0 : static_cast<double>(a);
   }
 };
@@ -86,9 +153,14 @@ struct Place {
 template <bool kMaximum>
 struct ArgOp {
   static constexpr int kLanes = 1;
-  template <class T> using Acc = Place<T>;
-  template <class T> static Acc<T> start() { return {kMaximum ? lowest<T>() : highest<T>(), 0, 0}; }
-  template <class T> static void add(Acc<T>& a, T x, double, const Params&) {
+  template <class T>
+  using Acc = Place<T>;
+  template <class T>
+  static Acc<T> start() {
+    return {kMaximum ? lowest<T>() : highest<T>(), 0, 0};
+  }
+  template <class T>
+  static void add(Acc<T>& a, T x, double, const Params&) {
     const bool better = kMaximum ? x > a.value : x < a.value;
     if (better || (is_nan(x) && !is_nan(a.value)) || a.next == 0) a.value = x, a.index = a.next;
     ++a.next;
@@ -97,67 +169,122 @@ struct ArgOp {
 
 struct AnyOp {
   static constexpr int kLanes = 1;
-  template <class T> using Acc = uint8_t;
-  template <class T> static uint8_t start() { return 0; }
-  template <class T> static void add(uint8_t& a, T x, double, const Params&) { a |= x != 0; }
-  template <class T> static void join(uint8_t& a, const uint8_t& b) { a |= b; }
-  template <class T> static bool result(const uint8_t& a, double, const Params&) { return a != 0; }
+  template <class T>
+  using Acc = uint8_t;
+  template <class T>
+  static uint8_t start() {
+    return 0;
+  }
+  template <class T>
+  static void add(uint8_t& a, T x, double, const Params&) {
+    a |= x != 0;
+  }
+  template <class T>
+  static void join(uint8_t& a, const uint8_t& b) {
+    a |= b;
+  }
+  template <class T>
+  static bool result(const uint8_t& a, double, const Params&) {
+    return a != 0;
+  }
 };
 struct AllOp : AnyOp {
-  template <class T> static uint8_t start() { return 1; }
-  template <class T> static void add(uint8_t& a, T x, double, const Params&) { a &= x != 0; }
+  template <class T>
+  static uint8_t start() {
+    return 1;
+  }
+  template <class T>
+  static void add(uint8_t& a, T x, double, const Params&) {
+    a &= x != 0;
+  }
 };
 struct CountOp : SumOp {
-  template <class T> using Acc = int64_t;
-  template <class T> static int64_t start() { return 0; }
-  template <class T> static void add(int64_t& a, T x, double, const Params&) { a += x != T(0); }
-  template <class T> static void join(int64_t& a, const int64_t& b) { a += b; }
-  template <class T> static int64_t result(const int64_t& a, double, const Params&) { return a; }
+  template <class T>
+  using Acc = int64_t;
+  template <class T>
+  static int64_t start() {
+    return 0;
+  }
+  template <class T>
+  static void add(int64_t& a, T x, double, const Params&) {
+    a += x != T(0);
+  }
+  template <class T>
+  static void join(int64_t& a, const int64_t& b) {
+    a += b;
+  }
+  template <class T>
+  static int64_t result(const int64_t& a, double, const Params&) {
+    return a;
+  }
 };
 
 // Real accumulators of possibly complex values.
 template <class T>
 double magnitude(T x) {
-  if constexpr (kComplex<T>) return std::abs(C128(x));
-  else return std::fabs(static_cast<double>(x));
+  if constexpr (kComplex<T>)
+    return std::abs(C128(x));
+  else
+    return std::fabs(static_cast<double>(x));
 }
 template <class T>
 using RealOf = decltype(std::abs(T()));
 struct RealSum {
   static constexpr int kLanes = 8;
-  template <class T> using Acc = double;
-  template <class T> static double start() { return 0; }
-  template <class T> static void join(double& a, const double& b) { a += b; }
-  template <class T> static RealOf<T> result(const double& a, double, const Params&) { return static_cast<RealOf<T>>(a); }
+  template <class T>
+  using Acc = double;
+  template <class T>
+  static double start() {
+    return 0;
+  }
+  template <class T>
+  static void join(double& a, const double& b) {
+    a += b;
+  }
+  template <class T>
+  static RealOf<T> result(const double& a, double, const Params&) {
+    return static_cast<RealOf<T>>(a);
+  }
 };
 // Squared distances from the mean; d[0] is the correction, i[0] asks for the root.
 struct SquaresOp : RealSum {
-  template <class T> static void add(double& a, T x, double shift, const Params&) {
+  template <class T>
+  static void add(double& a, T x, double shift, const Params&) {
     const double d = static_cast<double>(x) - shift;
     a += d * d;
   }
-  template <class T> static T result(const double& a, double, const Params& p) {
+  template <class T>
+  static T result(const double& a, double, const Params& p) {
     const double freedom = static_cast<double>(p.i[3]) - p.d[0];
     const double variance = a / (freedom > 0 ? freedom : 0);
     return static_cast<T>(p.i[0] ? std::sqrt(variance) : variance);
   }
 };
 struct SumExpOp : RealSum {
-  template <class T> static void add(double& a, T x, double shift, const Params&) {
+  template <class T>
+  static void add(double& a, T x, double shift, const Params&) {
     a += static_cast<double>(exp_(static_cast<T>(x - static_cast<T>(shift))));
   }
-  template <class T> static T result(const double& a, double shift, const Params&) {
+  template <class T>
+  static T result(const double& a, double shift, const Params&) {
     return static_cast<T>(std::log(a) + shift);
   }
 };
 struct Norm0Op : RealSum {
-  template <class T> static void add(double& a, T x, double, const Params&) { a += x != T(0); }
+  template <class T>
+  static void add(double& a, T x, double, const Params&) {
+    a += x != T(0);
+  }
 };
 struct Norm1Op : RealSum {
-  template <class T> static void add(double& a, T x, double, const Params&) { a += magnitude(x); }
+  template <class T>
+  static void add(double& a, T x, double, const Params&) {
+    a += magnitude(x);
+  }
 };
 struct Norm2Op : RealSum {
-  template <class T> static void add(double& a, T x, double, const Params&) {
+  template <class T>
+  static void add(double& a, T x, double, const Params&) {
     if constexpr (kComplex<T>) {
       const C128 z(x);
       a += z.real() * z.real() + z.imag() * z.imag();
@@ -165,24 +292,44 @@ struct Norm2Op : RealSum {
       a += static_cast<double>(x) * static_cast<double>(x);
     }
   }
-  template <class T> static RealOf<T> result(const double& a, double, const Params&) {
+  template <class T>
+  static RealOf<T> result(const double& a, double, const Params&) {
     return static_cast<RealOf<T>>(std::sqrt(a));
   }
 };
 struct NormPOp : RealSum {
-  template <class T> static void add(double& a, T x, double, const Params& p) { a += std::pow(magnitude(x), p.d[0]); }
-  template <class T> static RealOf<T> result(const double& a, double, const Params& p) {
+  template <class T>
+  static void add(double& a, T x, double, const Params& p) {
+    a += std::pow(magnitude(x), p.d[0]);
+  }
+  template <class T>
+  static RealOf<T> result(const double& a, double, const Params& p) {
     return static_cast<RealOf<T>>(std::pow(a, 1 / p.d[0]));
   }
 };
 struct NormMaxOp : RealSum {
-  template <class T> static void add(double& a, T x, double, const Params&) { MaxOp::add(a, magnitude(x), 0, Params()); }
-  template <class T> static void join(double& a, const double& b) { MaxOp::join<double>(a, b); }
+  template <class T>
+  static void add(double& a, T x, double, const Params&) {
+    MaxOp::add(a, magnitude(x), 0, Params());
+  }
+  template <class T>
+  static void join(double& a, const double& b) {
+    MaxOp::join<double>(a, b);
+  }
 };
 struct NormMinOp : RealSum {
-  template <class T> static double start() { return std::numeric_limits<double>::infinity(); }
-  template <class T> static void add(double& a, T x, double, const Params&) { MinOp::add(a, magnitude(x), 0, Params()); }
-  template <class T> static void join(double& a, const double& b) { MinOp::join<double>(a, b); }
+  template <class T>
+  static double start() {
+    return std::numeric_limits<double>::infinity();
+  }
+  template <class T>
+  static void add(double& a, T x, double, const Params&) {
+    MinOp::add(a, magnitude(x), 0, Params());
+  }
+  template <class T>
+  static void join(double& a, const double& b) {
+    MinOp::join<double>(a, b);
+  }
 };
 
 // ---- The loops
@@ -252,12 +399,18 @@ void finish_place(void* const* outs, const void* accs, int64_t n, const double*,
 
 template <class T>
 constexpr Kind kind_for() {
-  if constexpr (std::is_same_v<T, float>) return kF32;
-  else if constexpr (std::is_same_v<T, double>) return kF64;
-  else if constexpr (std::is_same_v<T, int64_t>) return kI64;
-  else if constexpr (std::is_same_v<T, bool>) return kBool;
-  else if constexpr (std::is_same_v<T, C64>) return kC64;
-  else return kC128;
+  if constexpr (std::is_same_v<T, float>)
+    return kF32;
+  else if constexpr (std::is_same_v<T, double>)
+    return kF64;
+  else if constexpr (std::is_same_v<T, int64_t>)
+    return kI64;
+  else if constexpr (std::is_same_v<T, bool>)
+    return kBool;
+  else if constexpr (std::is_same_v<T, C64>)
+    return kC64;
+  else
+    return kC128;
 }
 
 template <class T, class Op>
@@ -334,7 +487,10 @@ void scan_init(void* accs, int64_t n) {
 }
 template <class T, class S>
 void add_scan(ReduceLoops& loops, Scanned which, bool places) {
-  loops.scan[static_cast<int>(which)][kind_for<T>()] = {scan_init<S>, scan_line<T, S>, scan_step<T, S>, sizeof(typename S::Acc),
+  loops.scan[static_cast<int>(which)][kind_for<T>()] = {scan_init<S>,
+                                                        scan_line<T, S>,
+                                                        scan_step<T, S>,
+                                                        sizeof(typename S::Acc),
                                                         {kind_for<T>(), places ? kI64 : kNoKind}};
 }
 template <class... T>

@@ -65,12 +65,12 @@ FL_SIM_FN1(Lgamma, {
 FL_SIM_FN1(Digamma, { return static_cast<T>(digamma_(a)); });
 
 // Roundings leave integers as they are.
-#define ROUNDING(name, function)      \
-  FL_SIM_FN1(name, {                  \
-    if constexpr (kFloating<T>)       \
-      return function(a);             \
-    else                              \
-      return a;                       \
+#define ROUNDING(name, function) \
+  FL_SIM_FN1(name, {             \
+    if constexpr (kFloating<T>)  \
+      return function(a);        \
+    else                         \
+      return a;                  \
   })
 ROUNDING(Floor, std::floor);
 ROUNDING(Ceil, std::ceil);
@@ -174,10 +174,28 @@ const Pointwise kRows[] = {
     UNARY("sgn", FL_SIM_ALL(map1, Sgn)),
     UNARY("bitwise_not", FL_SIM_INTS_BOOL(map1, Not)),
     UNARY("conj_physical", FL_SIM_COMPLEX(map1, Conj)),
-    {"aten::round.decimals", 1, 1, {0}, {N, N, N, N}, Out::kSame, false, false, prepare_decimals,
-     FL_SIM_FLOATS(round_decimals, void), nullptr},
-    {"aten::nan_to_num", 1, 1, {0}, {N, N, N, N}, Out::kSame, false, false, prepare_nan_to_num,
-     FL_SIM_REALS_BOOL(map1, NanToNum), nullptr},
+    {"aten::round.decimals",
+     1,
+     1,
+     {0},
+     {N, N, N, N},
+     Out::kSame,
+     false,
+     false,
+     prepare_decimals,
+     FL_SIM_FLOATS(round_decimals, void),
+     nullptr},
+    {"aten::nan_to_num",
+     1,
+     1,
+     {0},
+     {N, N, N, N},
+     Out::kSame,
+     false,
+     false,
+     prepare_nan_to_num,
+     FL_SIM_REALS_BOOL(map1, NanToNum),
+     nullptr},
 };
 
 }  // namespace

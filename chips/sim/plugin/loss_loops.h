@@ -11,8 +11,8 @@ struct ElementLoss {
   int8_t weight;     ///< schema position of an optional weight, or -1
   int8_t reduction;  ///< schema position
   PrepareFn prepare;
-  LoopFn each[2];    ///< float, double
-  LoopFn sum[2];     ///< adds to params.sum
+  LoopFn each[2];  ///< float, double
+  LoopFn sum[2];   ///< adds to params.sum
 };
 
 struct ElementLossTable {

@@ -18,12 +18,11 @@ simEvent event_of(fl_event event) { return reinterpret_cast<simEvent>(event); }
 constexpr struct {
   const char* name;
   fl_dtype dtype;
-} kDtypeNames[] = {{"uint8", FL_UINT8},         {"int8", FL_INT8},           {"int16", FL_INT16},
-                   {"int32", FL_INT32},         {"int64", FL_INT64},         {"float16", FL_FLOAT16},
-                   {"float32", FL_FLOAT32},     {"float64", FL_FLOAT64},     {"complex32", FL_COMPLEX32},
-                   {"complex64", FL_COMPLEX64}, {"complex128", FL_COMPLEX128}, {"bool", FL_BOOL},
-                   {"bfloat16", FL_BFLOAT16},   {"uint16", FL_UINT16},       {"uint32", FL_UINT32},
-                   {"uint64", FL_UINT64}};
+} kDtypeNames[] = {
+    {"uint8", FL_UINT8},         {"int8", FL_INT8},           {"int16", FL_INT16},           {"int32", FL_INT32},
+    {"int64", FL_INT64},         {"float16", FL_FLOAT16},     {"float32", FL_FLOAT32},       {"float64", FL_FLOAT64},
+    {"complex32", FL_COMPLEX32}, {"complex64", FL_COMPLEX64}, {"complex128", FL_COMPLEX128}, {"bool", FL_BOOL},
+    {"bfloat16", FL_BFLOAT16},   {"uint16", FL_UINT16},       {"uint32", FL_UINT32},         {"uint64", FL_UINT64}};
 
 uint64_t parse_dtypes(std::string_view text) {
   uint64_t mask = 0;
@@ -34,7 +33,8 @@ uint64_t parse_dtypes(std::string_view text) {
     for (const auto& known : kDtypeNames)
       if (name == known.name) bit = FL_DTYPE_BIT(known.dtype);
     if (!bit)
-      std::fprintf(stderr, "fl_sim: SIMCHIP_DTYPES has an unknown element type \"%.*s\"; expected names such as float32\n",
+      std::fprintf(stderr,
+                   "fl_sim: SIMCHIP_DTYPES has an unknown element type \"%.*s\"; expected names such as float32\n",
                    static_cast<int>(name.size()), name.data());
     mask |= bit;
     text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
@@ -77,7 +77,8 @@ fl_status memory_copy(fl_device device, fl_stream stream, fl_address dst, fl_add
 }
 fl_status memory_copy_peer(fl_device dst_device, fl_address dst, fl_device src_device, fl_address src, uint64_t bytes,
                            fl_stream src_stream) {
-  return check(simMemcpyPeerAsync(device_of(dst_device), dst, device_of(src_device), src, bytes, stream_of(src_stream)));
+  return check(
+      simMemcpyPeerAsync(device_of(dst_device), dst, device_of(src_device), src, bytes, stream_of(src_stream)));
 }
 fl_status memory_fill(fl_device device, fl_stream stream, fl_address dst, const void* pattern, uint32_t pattern_bytes,
                       uint64_t count) {
@@ -124,8 +125,8 @@ fl_status native_handle(fl_device, fl_stream stream, void** handle) {
   return FL_OK;
 }
 
-const fl_device_api kDevice = {sizeof(fl_device_api), device_count,       device_properties,
-                               device_open,           device_close,       device_synchronize};
+const fl_device_api kDevice = {sizeof(fl_device_api), device_count, device_properties,
+                               device_open,           device_close, device_synchronize};
 const fl_memory_api kMemory = {
     .struct_size = sizeof(fl_memory_api),
     .alloc = memory_alloc,
@@ -141,10 +142,10 @@ const fl_memory_api kMemory = {
     .unmap = nullptr,
     .info = memory_info,
 };
-const fl_stream_api kStream = {sizeof(fl_stream_api), stream_create,     stream_destroy, stream_synchronize,
-                               stream_query,          event_create,      event_destroy,  event_record,
-                               event_wait,            event_synchronize, event_query,    event_elapsed,
-                               native_handle};
+const fl_stream_api kStream = {
+    sizeof(fl_stream_api), stream_create, stream_destroy, stream_synchronize, stream_query,
+    event_create,          event_destroy, event_record,   event_wait,         event_synchronize,
+    event_query,           event_elapsed, native_handle};
 
 }  // namespace
 

@@ -101,7 +101,8 @@ struct Walker {
       for (int o = 0; o < n_out; ++o) {
         const int64_t stride = plan.ndim ? plan.strides[o][0] : 1;
         if (!direct[o])
-          convert.store[operands[o].kind][operands[o].dtype](at[o] + begin * stride * bytes[o], stride, buffers[o], count);
+          convert.store[operands[o].kind][operands[o].dtype](at[o] + begin * stride * bytes[o], stride, buffers[o],
+                                                             count);
       }
     }
   }
@@ -117,14 +118,16 @@ struct Walker {
       const LoadFn load = convert.load[operands[o].kind][operands[o].dtype];
       const int64_t row_bytes = length * kind_size(operands[o].kind);
       for (int64_t r = 0; r < count; ++r)
-        load(buffers[o] + r * row_bytes, at[o] + (first + r) * plan.strides[o][1] * bytes[o], plan.strides[o][0], length);
+        load(buffers[o] + r * row_bytes, at[o] + (first + r) * plan.strides[o][1] * bytes[o], plan.strides[o][0],
+             length);
     }
     loop(count * length, pointers, pointers + n_out, params);
     for (int o = 0; o < n_out; ++o) {
       const StoreFn store = convert.store[operands[o].kind][operands[o].dtype];
       const int64_t row_bytes = length * kind_size(operands[o].kind);
       for (int64_t r = 0; r < count; ++r)
-        store(at[o] + (first + r) * plan.strides[o][1] * bytes[o], plan.strides[o][0], buffers[o] + r * row_bytes, length);
+        store(at[o] + (first + r) * plan.strides[o][1] * bytes[o], plan.strides[o][0], buffers[o] + r * row_bytes,
+              length);
     }
   }
 
@@ -223,8 +226,9 @@ void run_strided(const Call& call, const Pointwise& op, Kind kind, LoopFn loop, 
     const auto arg = static_cast<uint32_t>(op.args[i]);
     const Kind k = op.fixed[i] != kNoKind ? op.fixed[i] : kind;
     operands[op.n_out + i] =
-        call.is_tensor(arg) ? operand_of(call.tensor(arg), k)
-                            : scalar_operand(call.value(arg), k, op.round_scalars ? call.raw.compute_dtype : FL_DTYPE_OTHER);
+        call.is_tensor(arg)
+            ? operand_of(call.tensor(arg), k)
+            : scalar_operand(call.value(arg), k, op.round_scalars ? call.raw.compute_dtype : FL_DTYPE_OTHER);
   }
   walk(out.sizes, out.ndim, out.numel, operands, op.n_out, op.n_in, loop, params);
 }
@@ -285,7 +289,8 @@ Family pointwise_family() {
                                        FL_SIM_PICK(activation_table), FL_SIM_PICK(loss_backward_table)})
       for (uint64_t i = 0; i < table.count; ++i) {
         const Pointwise& op = table.rows[i];
-        const uint32_t flags = FL_KERNEL_BROADCAST | FL_KERNEL_IN_PLACE_SAFE | (op.keeps_dtype ? 0u : uint32_t{FL_KERNEL_PROMOTE});
+        const uint32_t flags =
+            FL_KERNEL_BROADCAST | FL_KERNEL_IN_PLACE_SAFE | (op.keeps_dtype ? 0u : uint32_t{FL_KERNEL_PROMOTE});
         all.push_back(row(op.op, flags, run_pointwise, mask_of(op), op.supports, const_cast<Pointwise*>(&op)));
       }
     return all;

@@ -62,7 +62,10 @@ class Draws {
 // Outputs are dense: element e lies at index e.
 template <class T>
 void store_chunk(const View& out, int64_t begin, const T* values, int64_t n) {
-  constexpr Kind kind = std::is_same_v<T, float> ? kF32 : std::is_same_v<T, double> ? kF64 : std::is_same_v<T, bool> ? kBool : kI64;
+  constexpr Kind kind = std::is_same_v<T, float>    ? kF32
+                        : std::is_same_v<T, double> ? kF64
+                        : std::is_same_v<T, bool>   ? kBool
+                                                    : kI64;
   converters().store[kind][out.dtype](out.as<char>() + begin * dtype_size(out.dtype), 1, values, n);
 }
 

@@ -24,9 +24,9 @@ const Reduction& loops_of(Reduce which, Kind kind) {
 struct Spec {
   const char* op;
   Reduce which;
-  int8_t dims;        ///< schema position of the dimension(s); -1: all
-  bool output_kind;   ///< computes in the kind of the output (sum with dtype), else in that of the input
-  bool keeps_empty;   ///< an empty list reduces nothing
+  int8_t dims;       ///< schema position of the dimension(s); -1: all
+  bool output_kind;  ///< computes in the kind of the output (sum with dtype), else in that of the input
+  bool keeps_empty;  ///< an empty list reduces nothing
   uint64_t dtypes;
 };
 
@@ -89,7 +89,8 @@ void aminmax_body(const Call& call) {
 }
 
 // ---- In two passes: the mean (or maximum) first.
-void shifted(const Reduced& g, Kind kind, Reduce first, Reduce second, const View& out, const View* mean, Params params) {
+void shifted(const Reduced& g, Kind kind, Reduce first, Reduce second, const View& out, const View* mean,
+             Params params) {
   static thread_local std::vector<double> passed;
   passed.resize(static_cast<size_t>(g.results));
   const Target shift = target_of(passed.data(), g);

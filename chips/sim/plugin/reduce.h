@@ -21,8 +21,28 @@ struct Reduction {
 };
 
 enum class Reduce : uint8_t {
-  kSum, kNanSum, kMean, kProd, kMax, kMin, kArgMax, kArgMin, kAny, kAll, kCount, kSquares, kSumExp, kTotal, kHighest,
-  kNorm0, kNorm1, kNorm2, kNormP, kNormMax, kNormMin, kReduces
+  kSum,
+  kNanSum,
+  kMean,
+  kProd,
+  kMax,
+  kMin,
+  kArgMax,
+  kArgMin,
+  kAny,
+  kAll,
+  kCount,
+  kSquares,
+  kSumExp,
+  kTotal,
+  kHighest,
+  kNorm0,
+  kNorm1,
+  kNorm2,
+  kNormP,
+  kNormMax,
+  kNormMin,
+  kReduces
 };
 
 /// A running value along one dimension; `acc` are doubles (or whatever the kind needs, at most 32 bytes each).

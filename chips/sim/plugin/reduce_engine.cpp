@@ -9,8 +9,8 @@ namespace {
 
 struct Dim {
   int64_t size;
-  int64_t in;                      // strides: input,
-  int64_t out[3];                  // targets and shift (kept dimensions only)
+  int64_t in;      // strides: input,
+  int64_t out[3];  // targets and shift (kept dimensions only)
 };
 
 // An odometer over some dimensions that moves an input pointer; `body(pointer, dims' index offsets)`.
@@ -57,8 +57,7 @@ class Engine {
       const int d = g_.gone[k];
       if (g_.size(d) != 1) gone_[gone_n_++] = {g_.size(d), g_.in.strides[d], {}};
     }
-    if (!ordered_)
-      std::stable_sort(gone_, gone_ + gone_n_, [](const Dim& a, const Dim& b) { return a.in < b.in; });
+    if (!ordered_) std::stable_sort(gone_, gone_ + gone_n_, [](const Dim& a, const Dim& b) { return a.in < b.in; });
     merge(gone_, gone_n_);
   }
 

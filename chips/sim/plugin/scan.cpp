@@ -57,7 +57,9 @@ class Scanner {
     for (int d = 0; d < v.ndim; ++d) offset += index[d] * v.strides[d];
     return v.as<char>() + offset * dtype_size(v.dtype);
   }
-  void load(const char* memory, int64_t stride, int64_t n) { converters().load[kind_][in_.dtype](values_, memory, stride, n); }
+  void load(const char* memory, int64_t stride, int64_t n) {
+    converters().load[kind_][in_.dtype](values_, memory, stride, n);
+  }
   void store(int o, char* memory, int64_t stride, int64_t n) {
     converters().store[scan_.out[o]][outs_[o].dtype](memory, stride, results_[o], n);
   }
@@ -119,7 +121,8 @@ fl_status supports_cast(const fl_call* call) {
   if (is_complex(call->compute_dtype) && !is_complex(call->outs[0]->dtype))
     return unsupported("complex numbers summed as reals");
   const Kind kind = kind_of(call->outs[0]->dtype);
-  return kind == kBool || kind == kU64 || kind == kNoKind ? unsupported("no loop for the output's element type") : FL_OK;
+  return kind == kBool || kind == kU64 || kind == kNoKind ? unsupported("no loop for the output's element type")
+                                                          : FL_OK;
 }
 
 constexpr uint64_t kSummed = kReals | kInts | kBoolBit | kComplexes;

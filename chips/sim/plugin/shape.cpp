@@ -68,11 +68,16 @@ void triangle_body(const Call& call) {
   if (out.numel == 0) return;
   const int64_t diagonal = call.integer(1);
   switch (dtype_size(out.dtype)) {
-    case 1: return triangle<uint8_t>(out, in, diagonal, kUpper);
-    case 2: return triangle<uint16_t>(out, in, diagonal, kUpper);
-    case 4: return triangle<uint32_t>(out, in, diagonal, kUpper);
-    case 8: return triangle<uint64_t>(out, in, diagonal, kUpper);
-    default: return triangle<Wide>(out, in, diagonal, kUpper);
+    case 1:
+      return triangle<uint8_t>(out, in, diagonal, kUpper);
+    case 2:
+      return triangle<uint16_t>(out, in, diagonal, kUpper);
+    case 4:
+      return triangle<uint32_t>(out, in, diagonal, kUpper);
+    case 8:
+      return triangle<uint64_t>(out, in, diagonal, kUpper);
+    default:
+      return triangle<Wide>(out, in, diagonal, kUpper);
   }
 }
 
@@ -232,7 +237,8 @@ fl_status supports_range(const fl_call* call) {
   const fl_dtype dtype = call->outs[0]->dtype;
   if (!is_real_float(dtype) && !is_integer(dtype)) return unsupported("a range of this element type");
   for (uint32_t i = 0; i < 2; ++i)
-    if (call->args[i].kind == FL_COMPLEX || call->args[i].kind == FL_TENSOR) return unsupported("bounds that are not real numbers");
+    if (call->args[i].kind == FL_COMPLEX || call->args[i].kind == FL_TENSOR)
+      return unsupported("bounds that are not real numbers");
   return FL_OK;
 }
 

@@ -61,12 +61,11 @@ constexpr bool is_integer(fl_dtype d) {  // without bool
 }
 
 /// Masks for fl_kernel::dtypes.
-constexpr uint64_t kReals = FL_DTYPE_BIT(FL_FLOAT32) | FL_DTYPE_BIT(FL_FLOAT64) | FL_DTYPE_BIT(FL_FLOAT16) |
-                            FL_DTYPE_BIT(FL_BFLOAT16);
+constexpr uint64_t kReals =
+    FL_DTYPE_BIT(FL_FLOAT32) | FL_DTYPE_BIT(FL_FLOAT64) | FL_DTYPE_BIT(FL_FLOAT16) | FL_DTYPE_BIT(FL_BFLOAT16);
 constexpr uint64_t kInts = FL_DTYPE_BIT(FL_UINT8) | FL_DTYPE_BIT(FL_INT8) | FL_DTYPE_BIT(FL_INT16) |
                            FL_DTYPE_BIT(FL_INT32) | FL_DTYPE_BIT(FL_INT64);
-constexpr uint64_t kWideUnsigned =
-    FL_DTYPE_BIT(FL_UINT16) | FL_DTYPE_BIT(FL_UINT32) | FL_DTYPE_BIT(FL_UINT64);
+constexpr uint64_t kWideUnsigned = FL_DTYPE_BIT(FL_UINT16) | FL_DTYPE_BIT(FL_UINT32) | FL_DTYPE_BIT(FL_UINT64);
 constexpr uint64_t kBoolBit = FL_DTYPE_BIT(FL_BOOL);
 constexpr uint64_t kComplexes = FL_DTYPE_BIT(FL_COMPLEX64) | FL_DTYPE_BIT(FL_COMPLEX128);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementary functions for inner loops. The float ones have no branches or calls, so the compiler vectorises a loop over
-// them; their error is about one unit in the last place. Coefficients: weighted minimax fits made for this file.
+// Elementary functions for inner loops. The float ones have no branches or calls, so the compiler vectorises a loop
+// over them; their error is about one unit in the last place. Coefficients: weighted minimax fits made for this file.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@ namespace fl_sim::FL_SIM_ISA {
 constexpr float kRounder = 12582912.0f;
 
 struct ReducedExp {
-  float rest;      // e^x = 2^n e^rest
+  float rest;  // e^x = 2^n e^rest
   int32_t n;
 };
 inline ReducedExp reduce_exp(float x) {
@@ -120,9 +120,18 @@ inline double log_(double x) { return std::log(x); }
 inline double log1p_(double x) { return std::log1p(x); }
 inline double tanh_(double x) { return std::tanh(x); }
 inline double erf_(double x) { return std::erf(x); }
-template <class T> inline std::complex<T> exp_(std::complex<T> x) { return std::exp(x); }
-template <class T> inline std::complex<T> log_(std::complex<T> x) { return std::log(x); }
-template <class T> inline std::complex<T> tanh_(std::complex<T> x) { return std::tanh(x); }
+template <class T>
+inline std::complex<T> exp_(std::complex<T> x) {
+  return std::exp(x);
+}
+template <class T>
+inline std::complex<T> log_(std::complex<T> x) {
+  return std::log(x);
+}
+template <class T>
+inline std::complex<T> tanh_(std::complex<T> x) {
+  return std::tanh(x);
+}
 
 // Accurate where e^x is near 1: by Kahan's identity on the parts.
 template <class T>
@@ -142,7 +151,9 @@ inline std::complex<T> log1p_(std::complex<T> z) {
 inline float sigmoid_(float x) { return 1.0f / (1.0f + exp_(-x)); }
 inline double sigmoid_(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 template <class T>
-inline std::complex<T> sigmoid_(std::complex<T> x) { return T(1) / (T(1) + std::exp(-x)); }
+inline std::complex<T> sigmoid_(std::complex<T> x) {
+  return T(1) / (T(1) + std::exp(-x));
+}
 
 /// Logarithmic derivative of gamma: reflection, recurrence, asymptotic series; in double whatever is asked.
 inline double digamma_(double x) {
@@ -164,7 +175,9 @@ inline double digamma_(double x) {
 /// Inverse of erf: Winitzki's estimate, then Halley's iteration on whichever of erf and erfc keeps the digits.
 inline double erfinv_(double y) {
   const double a = std::fabs(y);
-  if (!(a < 1)) return a == 1 ? std::copysign(std::numeric_limits<double>::infinity(), y) : std::numeric_limits<double>::quiet_NaN();
+  if (!(a < 1))
+    return a == 1 ? std::copysign(std::numeric_limits<double>::infinity(), y)
+                  : std::numeric_limits<double>::quiet_NaN();
   if (a == 0) return y;
   const double l = std::log1p(-a * a), t = 2 / (M_PI * 0.147) + l / 2;
   double x = std::sqrt(std::sqrt(t * t - l / 0.147) - t);

@@ -89,8 +89,9 @@ void simKernelError(const char* message) {
 }
 
 simResult simInjectKernelFailure(const char* name, int64_t n) {
-  if (name && n < 1) return fail(SIM_ERROR_INVALID_VALUE, "simInjectKernelFailure: n is %lld, expected 1 or more",
-                                 static_cast<long long>(n));
+  if (name && n < 1)
+    return fail(SIM_ERROR_INVALID_VALUE, "simInjectKernelFailure: n is %lld, expected 1 or more",
+                static_cast<long long>(n));
   limits();
   {
     std::lock_guard<std::mutex> lock(faults_mutex);

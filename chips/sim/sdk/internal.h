@@ -119,10 +119,8 @@ int64_t now_ns();
 }  // namespace simchip
 
 // Entry check of every function that touches a device.
-#define SIM_ENTER(device)                                                                    \
-  do {                                                                                       \
-    if (simchip::forked())                                                                   \
-      return simchip::fail(SIM_ERROR_FORKED, "the chip cannot be used in a forked process"); \
-    if ((device) == nullptr)                                                                 \
-      return simchip::fail(SIM_ERROR_INVALID_VALUE, "%s: device is null", __func__);         \
+#define SIM_ENTER(device)                                                                                         \
+  do {                                                                                                            \
+    if (simchip::forked()) return simchip::fail(SIM_ERROR_FORKED, "the chip cannot be used in a forked process"); \
+    if ((device) == nullptr) return simchip::fail(SIM_ERROR_INVALID_VALUE, "%s: device is null", __func__);       \
   } while (0)

@@ -190,8 +190,8 @@ simResult simMemcpyPeerAsync(simDevice dst_device, simAddress dst, simDevice src
   return copy(as_device(src_device), src_stream, simTranslate(dst_device, dst), simTranslate(src_device, src), bytes);
 }
 
-simResult simMemsetAsync(simDevice device, simStream stream, simAddress dst, const void* pattern, uint32_t pattern_bytes,
-                         uint64_t count) {
+simResult simMemsetAsync(simDevice device, simStream stream, simAddress dst, const void* pattern,
+                         uint32_t pattern_bytes, uint64_t count) {
   SIM_ENTER(device);
   if (!pattern || pattern_bytes == 0 || pattern_bytes > 16 || (pattern_bytes & (pattern_bytes - 1)) != 0)
     return fail(SIM_ERROR_INVALID_VALUE, "simMemsetAsync: a pattern has 1, 2, 4, 8 or 16 bytes, not %u", pattern_bytes);

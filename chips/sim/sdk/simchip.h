@@ -3,8 +3,8 @@
  * simchip.h: the C API of libsimchip, a simulated NPU. It plays the part of a vendor's SDK: nothing here knows of
  * Torch-FL. C99; also compiles as C++.
  *
- * The chip executes "kernels", which are C functions, on streams. A stream has one worker thread (started with its first
- * command); commands of one stream run in order. In inline mode every command runs on the calling thread instead.
+ * The chip executes "kernels", which are C functions, on streams. A stream has one worker thread (started with its
+ * first command); commands of one stream run in order. In inline mode every command runs on the calling thread instead.
  *
  * Device addresses are BIASED: real pointer + a constant of the device that makes the address non-canonical, so a host
  * that dereferences one crashes at once. Kernels translate with simTranslate(). In host-coherent mode the bias is 0.
@@ -139,9 +139,7 @@ typedef int32_t (*simKernel)(simDevice device, void* packet);
 /* Called by a kernel that fails: the text is copied. */
 SIM_EXPORT void simKernelError(const char* message);
 
-static inline uint32_t simMode(const simDeviceHead* device) {
-  return __atomic_load_n(&device->mode, __ATOMIC_RELAXED);
-}
+static inline uint32_t simMode(const simDeviceHead* device) { return __atomic_load_n(&device->mode, __ATOMIC_RELAXED); }
 /* Launch with a packet that is copied. `name` must live as long as the process. */
 SIM_EXPORT simResult simLaunch(simDevice device, simStream stream, const char* name, simKernel kernel,
                                const void* packet, size_t bytes);

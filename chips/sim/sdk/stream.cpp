@@ -174,9 +174,8 @@ simResult simStreamDestroy(simDevice device, simStream stream) {
   std::shared_ptr<Stream> victim;
   {
     std::lock_guard<std::mutex> lock(d.mutex);
-    const auto found = std::find_if(d.streams.begin() + 1, d.streams.end(), [&](const auto& s) {
-      return reinterpret_cast<simStream>(s.get()) == stream;
-    });
+    const auto found = std::find_if(d.streams.begin() + 1, d.streams.end(),
+                                    [&](const auto& s) { return reinterpret_cast<simStream>(s.get()) == stream; });
     if (found == d.streams.end()) return no_stream(device, stream);
     victim = std::move(*found);
     d.streams.erase(found);

@@ -58,7 +58,8 @@ void worker(int id) {
     CHECK(simEventRecord(mine, event, second));
     CHECK(simStreamWaitEvent(other, nullptr, event));
     std::vector<uint32_t> host(kCount);
-    CHECK(simMemcpyAsync(other, nullptr, reinterpret_cast<uintptr_t>(host.data()), there, kCount * 4, SIM_DEVICE_TO_HOST));
+    CHECK(simMemcpyAsync(other, nullptr, reinterpret_cast<uintptr_t>(host.data()), there, kCount * 4,
+                         SIM_DEVICE_TO_HOST));
     CHECK(simStreamSynchronize(other, nullptr));
     for (const uint32_t value : host)
       if (value != start + 11) {
