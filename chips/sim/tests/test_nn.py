@@ -248,7 +248,7 @@ def test_upsample(host: Host, dims: int, size: int, scale: float | None, dtype: 
         (linear, [False]),
         (linear, [True]),
     ]
-    for op, align in cases:
+    for op, align in cases[: 2 if dtype.itemsize == 2 else 4]:
         (out,) = check(host, f"aten::{op}", x, sizes, *align, *scales)
         gradient = randn(*out.shape, dtype=dtype)
         check(host, f"aten::{op}_backward", gradient, sizes, list(x.shape), *align, *scales, scale=4)

@@ -87,7 +87,9 @@ def test_exponential(chip: Chip, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.bool, torch.uint8, torch.int64], ids=str)
 def test_bernoulli(chip: Chip, dtype: torch.dtype) -> None:
-    assert torch.equal(draw(chip, "aten::bernoulli_.float", [0.3], dtype, 1000), (units(1000, torch.float32) < 0.3).to(dtype))
+    assert torch.equal(
+        draw(chip, "aten::bernoulli_.float", [0.3], dtype, 1000), (units(1000, torch.float32) < 0.3).to(dtype)
+    )
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 10), (-7, 2**31), (-(2**40), 2**40), (0, None)])

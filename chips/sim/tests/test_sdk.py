@@ -86,7 +86,11 @@ def test_listing_starts_nothing(library: str) -> None:
 
 
 def test_inline_has_no_threads(library: str) -> None:
-    passes(library, "before = threads(); new_stream(); assert add().eq(2).all() and threads() == before", SIMCHIP_INLINE="1")
+    passes(
+        library,
+        "before = threads(); new_stream(); assert add().eq(2).all() and threads() == before",
+        SIMCHIP_INLINE="1",
+    )
 
 
 def test_addresses_are_biased(library: str) -> None:
