@@ -54,6 +54,12 @@ def attempt(function: Callable[..., Any], *args: Any) -> tuple[Any, Exception | 
         return None, error
 
 
+def _settled(result: Any) -> Any:
+    """Wait for the device: what fails on its stream fails here, and not in the next test."""
+    device.synchronize()
+    return result
+
+
 def agree(
     function: Callable[..., Any],
     *args: Any,
@@ -65,7 +71,7 @@ def agree(
     """Call with copies of the (CPU) arguments on the CPU and on the device, compare everything, return the latter."""
     here, there = Mover("cpu").move(args), Mover(DEVICE).move(args)
     expected, expected_error = attempt(function, *here)
-    found, error = attempt(function, *there)
+    found, error = attempt(lambda: _settled(function(*there)))
     where = f"{getattr(function, '__name__', function)} {describe(args)}"
     if expected_error is not None and not may_raise:
         raise expected_error

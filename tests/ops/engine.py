@@ -8,7 +8,7 @@ generator advanced) and those whose result is undefined (`empty`) are compared i
 | variant | what is compared |
 |---|---|
 | forward | the function: values, dtype, shape, device; the arguments afterwards |
-| strides, views | strides and conj/neg bits of the outputs; which outputs share memory with which arguments |
+| strides, views | strides of the outputs; which outputs share memory with which arguments |
 | method, inplace, out | the other spellings of the call; see variants.py for out |
 | noncontiguous, conj, neg | the function on strided arguments, on lazily conjugated and negated ones |
 | backward | gradients of every argument that wants one |
@@ -27,7 +27,7 @@ from unittest import mock
 
 import torch
 
-from tests.harness import compare
+from tests.harness import compare, device
 from tests.harness.compare import Mismatch
 from tests.harness.device import DEVICE
 from tests.harness.trees import Mover, describe, tensors_of
@@ -366,7 +366,7 @@ def check_errors(op: Any, options: Options) -> list[Outcome]:
 
         def run(a: Arguments = arguments, e: Exception = expected, f: list[Exception | None] = found) -> None:
             mine = a.to(options.device)
-            f.append(_raised(lambda: options.call(op.op, mine.input, *mine.args, **mine.kwargs)))
+            f.append(_raised(lambda: _settled(options.call(op.op, mine.input, *mine.args, **mine.kwargs))))
             check_same_error(f[0], e)
 
         same_class = recorder.check("errors", arguments.tree, run)
@@ -375,6 +375,12 @@ def check_errors(op: Any, options: Options) -> list[Outcome]:
                 "error_text", arguments.tree, lambda r=item.error_regex, f=found, e=expected: _check_text(r, f[0], e)
             )
     return recorder.outcomes()
+
+
+def _settled(result: Any) -> Any:
+    """Wait for the device: what fails on its stream fails here, and not in the next check."""
+    device.synchronize()
+    return result
 
 
 def _raised(function: Callable[[], Any]) -> Exception | None:

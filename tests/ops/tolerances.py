@@ -12,7 +12,7 @@ from tests.harness.compare import Tolerance, default_tolerance
 # (operator or "*", dtype): (rtol, atol), each with the reason.
 _OURS: dict[tuple[str, str], Tolerance] = {}
 
-_COMPLEX_OF = {torch.float16: torch.complex32, torch.float32: torch.complex64, torch.float64: torch.complex128}
+_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
 def tolerances_for(op: Any, dtype: torch.dtype) -> dict[torch.dtype, Tolerance]:
@@ -29,7 +29,15 @@ def tolerances_for(op: Any, dtype: torch.dtype) -> dict[torch.dtype, Tolerance]:
     for (name, of), tolerance in _OURS.items():
         if name in ("*", getattr(op, "full_name", None)):
             _widen(result, getattr(torch, of), tolerance)
-    # Inputs of a narrow type make results of a wide one inexact only as far as the narrow computation is.
+    return result
+
+
+def for_cast_results(tolerances: dict[torch.dtype, Tolerance], dtype: torch.dtype) -> dict[torch.dtype, Tolerance]:
+    """Tolerances where results computed in `dtype` were cast to a wider type: they are as inexact as before."""
+    result = dict(tolerances)
+    if dtype.is_floating_point or dtype.is_complex:
+        for wider in _TYPES:
+            _widen(result, wider, tolerances.get(dtype) or default_tolerance(dtype))
     return result
 
 

@@ -12,6 +12,7 @@ import torch
 from tests.harness import compare
 from tests.harness.compare import Mismatch
 from tests.harness.trees import tensors_of
+from tests.ops.tolerances import for_cast_results
 
 if TYPE_CHECKING:
     from tests.ops.engine import Arguments, PairCheck, Reference
@@ -147,7 +148,8 @@ def _check_case(pair: PairCheck, arguments: Arguments, expected: Reference, outs
         raise Mismatch(f"resize warnings: expected {expected_warnings!r:.150}, found {texts!r:.150}")
     if isinstance(result, torch.Tensor) and result is not device_outs[0]:
         raise Mismatch("the returned tensor is not the one given as out=")
-    compare.check_tree(device_outs, outs, pair.tolerances, pair.has_values(expected), pair.options.device, "out ")
+    tolerances = for_cast_results(pair.tolerances, pair.dtype)
+    compare.check_tree(device_outs, outs, tolerances, pair.has_values(expected), pair.options.device, "out ")
     compare.check_strides(device_outs, outs)
     if case in ("exact", "strided") and [out.data_ptr() for out in device_outs] != pointers:
         raise Mismatch("out= of the right size was moved to other memory")
