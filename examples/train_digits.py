@@ -189,7 +189,7 @@ def verdict(cpu: Run, fl: Run, required_accuracy: float) -> int:
 def main() -> int:
     """Train on both devices and compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=22, help="steps in an epoch, at most")
     parser.add_argument("--required-accuracy", type=float, default=REQUIRED_ACCURACY)
