@@ -25,7 +25,14 @@ class Exemption(NamedTuple):
         return self.op == op and self.dtype in ("*", dtype) and self.variant in ("*", variant)
 
 
-EXEMPTIONS: tuple[Exemption, ...] = ()
+_SPARSE = "works on sparse tensors; fl devices hold strided tensors only"
+
+EXEMPTIONS: tuple[Exemption, ...] = (
+    Exemption("sparse.sampled_addmm", "*", "*", _SPARSE),
+    Exemption("sparse.mm.reduce", "*", "*", _SPARSE),
+    Exemption("to_sparse", "*", "*", _SPARSE),
+    Exemption("optimizer:SparseAdam", "*", "*", _SPARSE),
+)
 
 
 def exemption_for(key: tuple[str, str, str], table: Iterable[Exemption] | None = None) -> Exemption | None:

@@ -12,11 +12,11 @@ from tests.ops.pool import Pool, Settings
 from tests.ops.report import Report
 from tests.ops.run import EMPTIEST
 
-SAMPLES = int(os.environ.get("TORCH_FL_TEST_SAMPLES", "8"))  # per (operator, dtype); 1000 for all
+SAMPLES = int(os.environ.get("TORCH_FL_TEST_SAMPLES", "4"))  # per (operator, dtype); 1000 for all
 JOBS = int(os.environ.get("TORCH_FL_TEST_JOBS", str(min(2, os.cpu_count() or 1))))
 MODES = {
-    "normal": Settings(max_samples=SAMPLES, jobs=JOBS),
-    "emptiest": Settings(max_samples=max(2, SAMPLES // 4), max_variant_samples=1, jobs=JOBS, environment=EMPTIEST),
+    "normal": Settings(max_samples=SAMPLES, max_variant_samples=max(1, SAMPLES // 4), jobs=JOBS),
+    "emptiest": Settings(max_samples=max(1, SAMPLES // 4), max_variant_samples=1, jobs=JOBS, environment=EMPTIEST),
 }
 
 
