@@ -69,6 +69,7 @@ class Stream {
 struct Allocation {
   uint64_t bytes;
   uint64_t front;  ///< red zone in front of it
+  void* block;     ///< what the host's allocator gave: keeps it reachable for leak checkers, which the bias hides
 };
 
 struct Device : simDeviceHead {

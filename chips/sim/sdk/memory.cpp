@@ -116,7 +116,7 @@ simResult simMalloc(simDevice device, uint64_t bytes, simAddress* address) {
     std::memset(begin + bytes, kRedByte, back);
   }
   *address = reinterpret_cast<uintptr_t>(begin) + d.bias;
-  d.allocations.emplace(*address, Allocation{bytes, front});
+  d.allocations.emplace(*address, Allocation{bytes, front, raw});
   d.used += bytes;
   return SIM_SUCCESS;
 }
@@ -136,7 +136,7 @@ simResult simFree(simDevice device, simAddress address) {
     d.used -= a.bytes;
   }
   check_red_zones(d, address, a);
-  std::free(static_cast<unsigned char*>(simTranslate(&d, address)) - a.front);
+  std::free(a.block);
   return SIM_SUCCESS;
 }
 
