@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torchgen
 
 SHARDS = 8
 
@@ -114,6 +115,17 @@ def exported_metas(library: Path) -> set[str]:
     """Names of the at::meta functions that the installed library really has; the headers declare more."""
     symbols = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True)
     return {name[: int(length)] for length, name in re.findall(r"_ZN2at4meta(\d+)(\w+)", symbols.stdout)}
+
+
+def structured_operators(yaml: Path) -> set[str]:
+    """Overloads whose at::meta function is a pure shape rule. The others' may be their CPU kernel, which would touch data."""
+    found, current = set(), ""
+    for line in yaml.read_text().splitlines():
+        if match := re.match(r"- func: ([\w.]+)\(", line):
+            current = "aten::" + match[1]
+        elif re.match(r"\s+structured(_delegate)?:", line):
+            found.add(current)
+    return found
 
 
 def parameter_type(parameter: str) -> str:
@@ -254,10 +266,12 @@ def main() -> None:
     include = Path(torch.__file__).parent / "include" / "ATen" / "ops"
     exported = exported_metas(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
     operators, metas, known = read_operators(include), read_metas(include, exported), schemas()
+    structured = structured_operators(Path(torchgen.__file__).parent / "packaged/ATen/native/native_functions.yaml")
     rows = []
     for name, op in sorted(operators.items()):
         if name in known and wanted(op, known[name]):
-            rows.append(Row(op, meta_of(op, metas), is_composite(name)))
+            meta = meta_of(op, metas) if name in structured else None
+            rows.append(Row(op, meta, is_composite(name)))
     for index in range(SHARDS):
         write_shard(out / f"trampolines_{index}.cpp", index, rows[index::SHARDS])
     write_tables(out)
