@@ -22,6 +22,9 @@ inline constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20, kGiB = 1 << 30;
 
 /// What one fake device did, and what it shall do. All under `mutex`.
 struct FakeDevice {
+  ~FakeDevice() {  // what nobody gave back, as from a lost device
+    for (const auto& [address, bytes] : live) std::free(reinterpret_cast<void*>(address));
+  }
   std::mutex mutex;
   uint64_t limit = UINT64_MAX, used = 0;
   std::map<fl_address, uint64_t> live;

@@ -117,7 +117,6 @@ TEST(Threads, OneLosesTheDeviceWhileOthersUseIt) {
     }
   });
   EXPECT_TRUE(device.lost());
-  for (const auto& [address, bytes] : fake.state().live) std::free(reinterpret_cast<void*>(address));
 }
 
 }  // namespace
