@@ -16,7 +16,7 @@ int64_t row_index(const View& index, int64_t offset, int64_t size) {
   const int64_t value = index_at(index, offset);
   if (value < 0 || value >= size) {
     throw InvalidArgument("index out of range in self: index " + std::to_string(value) + " for a size of " +
-                      std::to_string(size));
+                          std::to_string(size));
   }
   return value;
 }

@@ -165,7 +165,7 @@ void take_body(const Call& call) {
     const int64_t at = index_at(index, i);
     if (at < -self.numel || at >= self.numel) {
       throw InvalidArgument("out of range: tried to access index " + std::to_string(at) + " on a tensor of " +
-                        std::to_string(self.numel) + " elements.");
+                            std::to_string(self.numel) + " elements.");
     }
   }
   dispatch_bytes(dtype_size(self.dtype), [&](auto zero) {

@@ -239,10 +239,10 @@ void layer_norm(const Call& call, int64_t rows, int64_t width) {
     const double rstd = 1 / std::sqrt(squares_of(x, width, mean) / static_cast<double>(width) + eps);
     store_value(means, r, mean);
     store_value(rstds, r, rstd);
-    const Acc<T> scale = static_cast<Acc<T>>(rstd), shift = static_cast<Acc<T>>(-mean * rstd);
-    if (!weight && !bias) return affine(x, y, width, scale, shift);
+    // The mean is taken off first, as the CPU does: a row of equal values gives exact zeros.
+    const Acc<T> scale = static_cast<Acc<T>>(rstd), centre = static_cast<Acc<T>>(mean);
     for (int64_t i = 0; i < width; ++i) {
-      const Acc<T> normal = static_cast<Acc<T>>(x[i]) * scale + shift;
+      const Acc<T> normal = (static_cast<Acc<T>>(x[i]) - centre) * scale;
       y[i] = static_cast<T>(normal * (weight ? weight[i] : Acc<T>(1)) + (bias ? bias[i] : Acc<T>(0)));
     }
   });
@@ -289,10 +289,14 @@ void layer_norm_parameter_sums(const View& gradient, const View& in, int64_t row
   for (int64_t r = 0; r < rows; ++r) {
     const T* g = gradient.as<const T>() + r * width;
     const T* x = in.as<const T>() + r * width;
+    // a * x + b with a and b in the type of sums and one rounding, as the CPU's fused multiply-add has it.
+    const Acc<T> a = static_cast<Acc<T>>(rstd[r]), b = -a * static_cast<Acc<T>>(mean[r]);
     for (int64_t i = 0; i < width; ++i) {
       const double value = static_cast<double>(static_cast<Acc<T>>(g[i]));
+      const double normal =
+          static_cast<double>(static_cast<Acc<T>>(x[i])) * static_cast<double>(a) + static_cast<double>(b);
       bias_sums[i] += value;
-      weight_sums[i] += value * (static_cast<double>(static_cast<Acc<T>>(x[i])) - mean[r]) * rstd[r];
+      weight_sums[i] += value * static_cast<double>(static_cast<Acc<T>>(normal));
     }
   }
 }

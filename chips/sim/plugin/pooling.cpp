@@ -281,6 +281,8 @@ fl_status supports_backward(const fl_call* call) {
   return FL_OK;
 }
 
+// The CPU averages volumes of the 16-bit types less exactly, or not at all: those go to the host.
+constexpr uint64_t kVolumes = FL_DTYPE_BIT(FL_FLOAT32) | FL_DTYPE_BIT(FL_FLOAT64);
 constexpr uint32_t kDense = FL_KERNEL_CONTIGUOUS_INPUTS | FL_KERNEL_CONTIGUOUS_OUTPUTS;
 constexpr fl_kernel kRows[] = {
     row("aten::max_pool2d_with_indices", kDense, run<max_body<2>>, kReals | kInts),
@@ -292,13 +294,13 @@ constexpr fl_kernel kRows[] = {
     row("aten::adaptive_max_pool2d_backward", kDense, run<max_backward_body<2, 2>>, kReals, supports_backward),
     row("aten::adaptive_max_pool3d_backward", kDense, run<max_backward_body<3, 2>>, kReals, supports_backward),
     row("aten::avg_pool2d", kDense, run<average_body<2>>, kReals),
-    row("aten::avg_pool3d", kDense, run<average_body<3>>, kReals),
+    row("aten::avg_pool3d", kDense, run<average_body<3>>, kVolumes),
     row("aten::avg_pool2d_backward", kDense, run<average_backward_body<2>>, kReals, supports_backward),
-    row("aten::avg_pool3d_backward", kDense, run<average_backward_body<3>>, kReals, supports_backward),
+    row("aten::avg_pool3d_backward", kDense, run<average_backward_body<3>>, kVolumes, supports_backward),
     row("aten::_adaptive_avg_pool2d", kDense, run<adaptive_body<2>>, kReals),
-    row("aten::_adaptive_avg_pool3d", kDense, run<adaptive_body<3>>, kReals),
+    row("aten::_adaptive_avg_pool3d", kDense, run<adaptive_body<3>>, kVolumes),
     row("aten::_adaptive_avg_pool2d_backward", kDense, run<adaptive_backward_body<2>>, kReals, supports_backward),
-    row("aten::_adaptive_avg_pool3d_backward", kDense, run<adaptive_backward_body<3>>, kReals, supports_backward),
+    row("aten::_adaptive_avg_pool3d_backward", kDense, run<adaptive_backward_body<3>>, kVolumes, supports_backward),
 };
 
 }  // namespace

@@ -196,13 +196,18 @@ fl_status supports_padding(const fl_call* call) {
 
 constexpr uint32_t kDense = FL_KERNEL_CONTIGUOUS_INPUTS | FL_KERNEL_CONTIGUOUS_OUTPUTS;
 
+// The CPU rounds linear weights to the 16-bit types, so that its results there are not ours.
+constexpr uint64_t mode_dtypes(Mode mode) {
+  return mode == Mode::kLinear ? FL_DTYPE_BIT(FL_FLOAT32) | FL_DTYPE_BIT(FL_FLOAT64) : kReals;
+}
+
 template <Mode kMode, int kDims>
 constexpr fl_kernel forward_row(const char* op) {
-  return row(op, kDense, run<upsample_body<kMode, kDims>>, kReals, supports<kDims>);
+  return row(op, kDense, run<upsample_body<kMode, kDims>>, mode_dtypes(kMode), supports<kDims>);
 }
 template <Mode kMode, int kDims>
 constexpr fl_kernel backward_row(const char* op) {
-  return row(op, kDense, run<upsample_backward_body<kMode, kDims>>, kReals, supports<kDims>);
+  return row(op, kDense, run<upsample_backward_body<kMode, kDims>>, mode_dtypes(kMode), supports<kDims>);
 }
 template <bool kReflect, int kDims>
 constexpr fl_kernel pad_row(const char* op) {
