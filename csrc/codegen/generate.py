@@ -118,7 +118,7 @@ def exported_metas(library: Path) -> set[str]:
 
 
 def structured_operators(yaml: Path) -> set[str]:
-    """Overloads whose at::meta function is a pure shape rule. The others' may be their CPU kernel, which would touch data."""
+    """Overloads whose at::meta function is a pure shape rule; the others' may be their CPU kernel and touch data."""
     found, current = set(), ""
     for line in yaml.read_text().splitlines():
         if match := re.match(r"- func: ([\w.]+)\(", line):
