@@ -183,14 +183,16 @@ void linspace_body(const Call& call) {
     const int64_t start = call.integer(0), end = call.integer(1);
     const float step = steps > 1 ? static_cast<float>(end - start) / static_cast<float>(steps - 1) : 0;
     return generate(out, kI64, [=](int64_t i) {
-      return i < steps / 2 || steps == 1 ? static_cast<int64_t>(static_cast<float>(start) + step * static_cast<float>(i))
-                           : static_cast<int64_t>(static_cast<float>(end) - step * static_cast<float>(steps - i - 1));
+      return i < steps / 2 || steps == 1
+                 ? static_cast<int64_t>(static_cast<float>(start) + step * static_cast<float>(i))
+                 : static_cast<int64_t>(static_cast<float>(end) - step * static_cast<float>(steps - i - 1));
     });
   }
   const double start = call.real(0), end = call.real(1);
   const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
   generate(out, kF64, [=](int64_t i) {
-    return i < steps / 2 || steps == 1 ? start + step * static_cast<double>(i) : end - step * static_cast<double>(steps - i - 1);
+    return i < steps / 2 || steps == 1 ? start + step * static_cast<double>(i)
+                                       : end - step * static_cast<double>(steps - i - 1);
   });
 }
 
