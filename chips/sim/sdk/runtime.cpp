@@ -26,7 +26,12 @@ bool environment_flag(const char* name) {
   return text && *text && std::strcmp(text, "0") != 0;
 }
 
-void after_fork_in_child() { is_forked.store(true); }
+// A process that has opened no device has no workers and holds no locks: its children may start afresh.
+void after_fork_in_child() {
+  for (Device* device : devices) {
+    if (device && device->open) is_forked.store(true);
+  }
+}
 
 // Leaves the queues' rest undone: the process has no more use for it. Must not run in a forked child, where the workers
 // do not exist and locks may be held for ever.

@@ -27,7 +27,8 @@
  *   SIMCHIP_FAIL_INIT=i          device i cannot be opened
  *
  * Every function is thread-safe. Failures of kernels that run asynchronously are reported by the next launch or
- * synchronisation of their device. After fork() the child can use none of it: functions return SIM_ERROR_FORKED.
+ * synchronisation of their device. After fork() in a process that has a device open, the child can use none of it:
+ * functions return SIM_ERROR_FORKED.
  */
 #ifndef SIMCHIP_H_
 #define SIMCHIP_H_
