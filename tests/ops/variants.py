@@ -27,6 +27,18 @@ def _attempt(function: Callable[[], Any]) -> tuple[Any, Exception | None]:
         return None, error
 
 
+def _draws(function: Callable[..., Any], arguments: Arguments, reference: Arguments) -> bool:
+    """Does a function that seeds itself give something else with another seed?"""
+    from tests.ops.engine import differ, other_seeds, seeds_itself
+
+    if not seeds_itself(function):
+        return False
+    again = arguments.to("cpu")
+    with other_seeds():
+        _attempt(lambda: again.apply(function))
+    return differ(again.tree, reference.tree)
+
+
 def check_inplace(pair: PairCheck, arguments: Arguments) -> None:
     """The in-place form changes its first argument, in its own memory, or raises what the CPU raises."""
     from tests.ops.engine import check_same_error
@@ -35,7 +47,7 @@ def check_inplace(pair: PairCheck, arguments: Arguments) -> None:
     reference, device = arguments.to("cpu"), arguments.to(pair.options.device)
     before = torch.default_generator.get_state()
     expected, expected_error = _attempt(lambda: reference.apply(function))
-    random = not torch.equal(before, torch.default_generator.get_state())
+    random = not torch.equal(before, torch.default_generator.get_state()) or _draws(function, arguments, reference)
     owner = compare.storage_id(device.input)
     found, error = _attempt(lambda: pair.options.call(function, device.input, *device.args, **device.kwargs))
     check_same_error(error, expected_error)
