@@ -9,7 +9,8 @@
 namespace torch_fl::glue {
 
 /// dst.copy_(src): casts, broadcasts, any strides, conj and neg bits, overlapping memory. At least one side is on fl.
-void copy_into(const at::Tensor& dst, const at::Tensor& src, bool non_blocking);
+/// `may_overlap`: dst may be an expanded tensor, whose elements then get one of their values.
+void copy_into(const at::Tensor& dst, const at::Tensor& src, bool non_blocking, bool may_overlap = false);
 
 /// A dense copy of `src` (device or CPU) on `device`, with this dtype and format.
 at::Tensor converted(runtime::Device& device, const at::Tensor& src, at::ScalarType dtype, at::MemoryFormat format);

@@ -19,6 +19,7 @@ const std::unordered_set<std::string> kUnpromotedTensors = {"condition", "mask"}
 const std::unordered_set<std::string> kPredicates = {
     "eq",          "ne",          "lt",    "le",    "gt",       "ge",       "logical_and", "logical_or",
     "logical_xor", "logical_not", "isnan", "isinf", "isfinite", "isposinf", "isneginf",    "signbit"};
+const std::unordered_set<std::string> kDivisions = {"remainder", "fmod", "floor_divide", "div"};
 const std::unordered_set<std::string> kScalarValuesMatter = {"arange", "range", "linspace", "logspace"};
 // Operators that PyTorch allows to mix device tensors with CPU tensors of one dimension or more.
 const std::unordered_set<std::string> kHostTensorsOk = {"index",
@@ -63,6 +64,11 @@ bool same_inputs(const c10::FunctionSchema& derived, size_t n_inputs, const c10:
     if (!is_tensor_options(f[i])) return false;
   }
   return true;
+}
+
+// native_batch_norm updates its running statistics although its schema does not say so.
+bool writes_silently(const std::string& op, const std::string& argument) {
+  return op == "aten::native_batch_norm" && (argument == "running_mean" || argument == "running_var");
 }
 
 bool mutates(const c10::FunctionSchema& schema) {
@@ -125,7 +131,11 @@ Entry::Entry(c10::OperatorHandle handle) : op(handle), id(g_next_id.fetch_add(1)
   form = form_of(schema, &n_out_args);
   const std::string base = base_name(op_name);
   for (const auto& a : schema.arguments()) {
-    ArgInfo info{a.name(), a.type(), a.alias_info() != nullptr && a.alias_info()->isWrite(), false, false};
+    ArgInfo info;
+    info.name = a.name();
+    info.type = a.type();
+    info.mutated = a.alias_info() != nullptr && a.alias_info()->isWrite();
+    info.written = info.mutated || writes_silently(op_name, info.name);
     info.promotes = kPromotingScalars.count(info.name) > 0;
     info.unpromoted = kUnpromotedTensors.count(info.name) > 0;
     if (info.mutated) mutated.push_back(static_cast<uint32_t>(args.size()));
@@ -147,6 +157,8 @@ Entry::Entry(c10::OperatorHandle handle) : op(handle), id(g_next_id.fetch_add(1)
   composite = (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
                op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse2)) &&
               kNeverComposite.count(name) == 0;
+  if (kDivisions.count(base) > 0) integer_rule = IntegerRule::Divisor;
+  if (base == "pow") integer_rule = IntegerRule::Exponent;
   predicate = kPredicates.count(base) > 0;
   scalar_values_matter = kScalarValuesMatter.count(base) > 0;
   host_tensors_ok = kHostTensorsOk.count(base) > 0;

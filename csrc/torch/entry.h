@@ -17,10 +17,14 @@ struct HostCall;  // host_route.h
 
 enum class Form : uint8_t { Functional, InPlace, Out };
 
+/// Integer operators whose CPU kernels raise for some scalar operands.
+enum class IntegerRule : uint8_t { None, Divisor, Exponent };
+
 struct ArgInfo {
   std::string name;
   c10::TypePtr type;
   bool mutated = false;
+  bool written = false;     ///< mutated, or written to without the schema saying so (running statistics)
   bool promotes = false;    ///< a Scalar that takes part in type promotion ("other", "exponent", "min", ...)
   bool unpromoted = false;  ///< a tensor that does not ("condition", "mask")
 };
@@ -38,10 +42,11 @@ struct Entry {
   std::vector<uint32_t> mutated;  ///< indices of mutated arguments
   uint32_t n_out_args = 0;        ///< trailing out= arguments
   uint32_t n_returns = 0;
-  std::string kernel_name;            ///< functional sibling; equals `name` for functional overloads
-  uint32_t kernel_args = 0;           ///< arguments of the functional sibling
-  bool tensor_returns = false;        ///< every return is a Tensor (or a mutated argument)
-  bool composite = false;             ///< PyTorch has a CompositeExplicit kernel to hand back to
+  std::string kernel_name;      ///< functional sibling; equals `name` for functional overloads
+  uint32_t kernel_args = 0;     ///< arguments of the functional sibling
+  bool tensor_returns = false;  ///< every return is a Tensor (or a mutated argument)
+  bool composite = false;       ///< PyTorch has a CompositeExplicit kernel to hand back to
+  IntegerRule integer_rule = IntegerRule::None;
   bool predicate = false;             ///< its natural result is bool
   bool scalar_values_matter = false;  ///< output sizes depend on Scalars (arange)
   bool host_tensors_ok = false;       ///< non-scalar CPU tensors are legal beside device ones (index and the like)

@@ -2,6 +2,7 @@
 #include "execute.h"
 
 #include <chrono>
+#include <cmath>
 #include <deque>
 
 #include "copy.h"
@@ -91,6 +92,67 @@ fl_value host_scalar(const at::Tensor& t) {
   }
 }
 
+struct Limits {
+  double low, high;
+  int64_t mask;  ///< of the bits an unsigned type keeps; 0: signed
+};
+
+// As c10::overflows: unsigned types also take the negatives that wrap.
+const Limits* integer_limits(fl_dtype type) {
+  static constexpr Limits kUint8{-255, 255, 0xff}, kInt8{-128, 127, 0}, kInt16{-32768, 32767, 0};
+  static constexpr Limits kInt32{-2147483648.0, 2147483647.0, 0}, kUint16{-65535, 65535, 0xffff};
+  static constexpr Limits kUint32{-4294967295.0, 4294967295.0, 0xffffffff};
+  switch (type) {
+    case FL_UINT8:
+      return &kUint8;
+    case FL_INT8:
+      return &kInt8;
+    case FL_INT16:
+      return &kInt16;
+    case FL_INT32:
+      return &kInt32;
+    case FL_UINT16:
+      return &kUint16;
+    case FL_UINT32:
+      return &kUint32;
+    default:
+      return nullptr;
+  }
+}
+
+bool is_complex(fl_dtype type) { return type == FL_COMPLEX32 || type == FL_COMPLEX64 || type == FL_COMPLEX128; }
+
+double largest(fl_dtype type) {
+  return type == FL_FLOAT16 ? 65504.0 : type == FL_FLOAT32 || type == FL_BFLOAT16 ? 3.4028234663852886e38 : HUGE_VAL;
+}
+
+bool fit_scalar(fl_value& v, fl_dtype type) {
+  if (v.kind == FL_COMPLEX) return is_complex(type) || v.u.c[1] == 0.0;
+  const double value = v.kind == FL_REAL ? v.u.d : static_cast<double>(v.u.i);
+  if (const Limits* limits = integer_limits(type)) {
+    if (!(value >= limits->low && value <= limits->high)) return false;
+    if (v.kind == FL_INTEGER && limits->mask != 0) v.u.i &= limits->mask;
+    return true;
+  }
+  return !std::isfinite(value) || std::fabs(value) <= largest(type);
+}
+
+bool is_integral(fl_dtype type) { return type <= FL_INT64 || (type >= FL_UINT16 && type <= FL_UINT64); }
+
+// Scalars for which PyTorch's integer kernels raise: a divisor of 0, a negative exponent.
+bool valid_operand(const Entry& entry, uint32_t i, const fl_value& v, fl_dtype type) {
+  if (i == 0 || v.kind != FL_INTEGER || !is_integral(type) || v.u.i > 0) return true;
+  switch (entry.integer_rule) {
+    case IntegerRule::Divisor:
+      return entry.args[i].name != "other" || v.u.i != 0;
+    case IntegerRule::Exponent:
+      return entry.args[i].name != "exponent" || v.u.i >= 0;
+    case IntegerRule::None:
+      return true;
+  }
+  return true;
+}
+
 /// Everything a kernel sees, on the stack for ordinary calls.
 class Frame {
  public:
@@ -104,7 +166,8 @@ class Frame {
   /// Converted inputs and output tensors; `outs` null = addresses of 0 (for supports()).
   void bind_inputs(bool live);
   void bind_outputs(at::Tensor* outs, bool live);
-  void finish_outputs();
+  void finish_outputs(at::Tensor* outs);
+  bool fit_scalars();
   fl_call make(runtime::StreamId stream, bool live);
 
  private:
@@ -261,7 +324,10 @@ void Frame::bind_outputs(at::Tensor* outs, bool live) {
     outs_[o] = out.view.descriptor;
     out_pointers_[o] = &outs_[o];
     if (!live) continue;
-    if (out.argument < 0) {
+    if (out.argument < 0 && out.temporary) {
+      temporaries_.push_back(allocate(*plan_.device, out));
+      outs_[o].address = address_of(temporaries_.back());
+    } else if (out.argument < 0) {
       outs[o] = allocate(*plan_.device, out);
       outs_[o].address = address_of(outs[o]);
     } else if (!out.temporary) {
@@ -274,11 +340,36 @@ void Frame::bind_outputs(at::Tensor* outs, bool live) {
   }
 }
 
-void Frame::finish_outputs() {
+void Frame::finish_outputs(at::Tensor* outs) {
   size_t t = 0;
-  for (const OutPlan& out : plan_.outs) {
-    if (out.temporary && !out.absent) copy_into(target(out), temporaries_[t++], true);
+  for (size_t o = 0; o < plan_.outs.size(); ++o) {
+    const OutPlan& out = plan_.outs[o];
+    if (!out.temporary || out.absent) continue;
+    if (out.argument < 0) {
+      const at::IntArrayRef strides(out.final_strides.data(), out.final_strides.size());
+      outs[o] = allocate_tensor(*plan_.device, out.dtype, {out.sizes.data(), out.sizes.size()}, strides);
+    }
+    const at::Tensor& to = out.argument < 0 ? outs[o] : target(out);
+    copy_into(to, temporaries_[t++], true, call_.entry.random);
   }
+}
+
+// PyTorch converts a Scalar to the type it computes in, where it wraps or fails. False: leave the call to the CPU.
+bool Frame::fit_scalars() {
+  const bool promote = (plan_.kernel.flags & FL_KERNEL_PROMOTE) != 0;
+  const fl_dtype type = promote || plan_.outs.empty() || plan_.outs[0].absent ? plan_.compute_dtype : outs_[0].dtype;
+  const bool fill = plan_.mutation && !call_.entry.random;
+  for (uint32_t i = 0; i < call_.n_args; ++i) {
+    const Kind kind = call_.args[i].kind;
+    if (kind != Kind::Scalar && kind != Kind::Tensor) continue;
+    fl_value& v = values_[i];
+    if (v.kind != FL_INTEGER && v.kind != FL_REAL && v.kind != FL_COMPLEX) continue;
+    if (promote || fill) {
+      if (!fit_scalar(v, type)) return false;
+    }
+    if (promote && !valid_operand(call_.entry, i, v, type)) return false;
+  }
+  return true;
 }
 
 fl_call Frame::make(runtime::StreamId stream, bool live) {
@@ -330,6 +421,10 @@ bool execute(Call& call, Plan& plan, at::Tensor* outs, std::string* declined) {
   frame.bind_outputs(outs, true);
   frame.bind_inputs(true);
   const runtime::StreamId stream = runtime::current_stream(device.index);
+  if (C10_UNLIKELY(!frame.fit_scalars())) {
+    *declined = "a scalar argument is out of range for the type computed in";
+    return false;
+  }
   const fl_call c = frame.make(stream, true);
   fl_status status = launch(plan, c);
   if (status == FL_OUT_OF_MEMORY) {
@@ -341,7 +436,7 @@ bool execute(Call& call, Plan& plan, at::Tensor* outs, std::string* declined) {
     return false;
   }
   if (C10_UNLIKELY(status != FL_OK)) device.fail(status, describe_call(call).c_str());
-  if (!plan.simple) frame.finish_outputs();
+  if (!plan.simple) frame.finish_outputs(outs);
   if (start != std::chrono::steady_clock::time_point{}) {
     device.synchronize_stream(stream);
     const auto spent = std::chrono::steady_clock::now() - start;

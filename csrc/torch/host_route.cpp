@@ -87,7 +87,7 @@ void Staging::add_value(const c10::IValue& v, bool mutated) {
 
 void Staging::add_all() {
   const auto& args = host_.call.entry.args;
-  for (size_t i = 0; i < args.size(); ++i) add_value(host_.stack[i], args[i].mutated);
+  for (size_t i = 0; i < args.size(); ++i) add_value(host_.stack[i], args[i].written);
 }
 
 at::Tensor Staging::view_of(const c10::Storage& storage, const at::Tensor& like, int64_t offset_bytes) const {

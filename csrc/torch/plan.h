@@ -92,6 +92,7 @@ struct OutPlan {
   bool temporary = false;   ///< computed into a temporary and copied over
   at::ScalarType dtype = at::kFloat;
   c10::SmallVector<int64_t, 6> sizes, strides;  ///< of the allocation (or temporary)
+  c10::SmallVector<int64_t, 6> final_strides;   ///< of a returned tensor whose temporary has other strides
   uint64_t bytes = 0;
   bool contiguous = true;
   TensorTemplate view;

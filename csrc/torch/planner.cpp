@@ -59,6 +59,7 @@ class KernelPlanner {
   bool outputs() {
     if (!entry_.tensor_returns && entry_.form == Form::Functional) return refuse("its results are not tensors");
     if (mutation_kernel_) return true;
+    if (empty_extremum()) return refuse("the maximum or minimum of nothing");
     try {
       return entry_.form == Form::Functional ? functional_outputs() : mutated_outputs();
     } catch (const std::exception& error) {
@@ -98,14 +99,29 @@ class KernelPlanner {
   bool general_mutation(const std::vector<at::Tensor>& metas) {
     for (size_t i = 0; i < metas.size(); ++i) {
       const at::Tensor& target = tensor(entry_.mutated[i]);
+      if (!has(FL_KERNEL_PROMOTE) && target.scalar_type() != first_dtype()) return refuse("out= has another dtype");
       if (metas[i].sizes() == target.sizes()) continue;
-      if (entry_.form == Form::InPlace) return refuse("the shape rule changes the shape of a mutated argument");
-      at::native::resize_output(target, metas[i].sizes());
+      if (entry_.form == Form::InPlace || is_input(target)) {
+        return refuse("the shape rule changes the shape of a mutated argument");
+      }
+      target.resize_(metas[i].sizes());  // the shape rule has warned
     }
     return true;
   }
 
   const at::Tensor& tensor(uint32_t i) const { return *call_.args[i].u.tensor; }
+
+  bool is_input(const at::Tensor& target) const {
+    bool found = false;
+    each_input([&](uint32_t, const at::Tensor& t) { found |= t.defined() && t.is_same(target); });
+    return found;
+  }
+
+  // Reductions to one value have no identity for these: PyTorch refuses, the shape rule does not know.
+  bool empty_extremum() const {
+    static const std::string kMax = "aten::max", kMin = "aten::min";
+    return (kernel_.op == kMax || kernel_.op == kMin) && call_.args[0].kind == Kind::Tensor && tensor(0).numel() == 0;
+  }
 
   // ---- The type the kernel computes in ----
   bool choose_dtype() {
@@ -252,6 +268,10 @@ class KernelPlanner {
     } else {
       const auto format = wanted_format(meta.dim(), is_channels_last(meta.sizes(), meta.strides()));
       set_geometry(out, meta.scalar_type(), meta.sizes(), dense_strides(meta.sizes(), format));
+      if (meta.is_non_overlapping_and_dense()) {  // the layout PyTorch promises: computed densely, then laid out
+        out.temporary = true;
+        out.final_strides.assign(meta.strides().begin(), meta.strides().end());
+      }
     }
     return out;
   }
@@ -331,6 +351,7 @@ class KernelPlanner {
     const bool fits = layout_fits(t.sizes(), t.strides(), t.is_contiguous(), FL_KERNEL_CONTIGUOUS_INPUTS);
     const bool direct = !host && t.scalar_type() == in.dtype && fits && !t.is_conj() && !t.is_neg();
     in.source = direct ? TensorPlan::Direct : TensorPlan::Converted;
+    if (!direct && entry_.args[i].written && !entry_.args[i].mutated) return refuse("running statistics are not dense");
     if (!direct && mutation_kernel_ && entry_.args[i].mutated) in.source = TensorPlan::Direct;  // follows its output
     in.format = wanted_format(t.dim(), is_channels_last(t.sizes(), t.strides()));
     std::vector<int64_t> strides = direct ? t.strides().vec() : dense_strides(t.sizes(), in.format);

@@ -63,7 +63,7 @@ at::Tensor fill_floating(const at::Tensor& like, const std::optional<at::Generat
 }
 
 void finish_in_place(HostCall& host, const at::Tensor& self, const at::Tensor& values) {
-  copy_into(self, values, false);
+  copy_into(self, values, false, true);
   bump(host.plan.bytes, extent_bytes(self));
   at::Tensor result = self;
   host.stack.clear();
@@ -107,13 +107,23 @@ void host_transformed(HostCall& host, size_t generator, Transform&& transform) {
   finish_in_place(host, self, values);
 }
 
+void check_continuous(const char* name, const at::Tensor& t) {
+  TORCH_CHECK(
+      at::isFloatingType(t.scalar_type()), name,
+      " distribution is a continuous probability distribution. dtype must be a floating point but you specified ",
+      t.dtype());
+}
+
 void host_cauchy(HostCall& host) {
   const double median = host.stack[1].toDouble(), sigma = host.stack[2].toDouble();
+  TORCH_CHECK(sigma > 0.0, "cauchy_ expects sigma > 0.0, but found sigma=", sigma);
+  check_continuous("Cauchy", host.stack[0].toTensor());
   host_transformed(host, 3, [=](double u) { return median + sigma * std::tan(M_PI * (u - 0.5)); });
 }
 
 void host_geometric(HostCall& host) {
   const double p = host.stack[1].toDouble();
+  TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
   host_transformed(
       host, 2, [=](double u) { return p >= 1.0 ? 1.0 : std::max(1.0, std::ceil(std::log1p(-u) / std::log1p(-p))); });
 }
@@ -121,6 +131,8 @@ void host_geometric(HostCall& host) {
 void host_log_normal(HostCall& host) {
   const at::Tensor self = host.stack[0].toTensor();
   const double mean = host.stack[1].toDouble(), std = host.stack[2].toDouble();
+  TORCH_CHECK(std > 0, "log_normal_ expects std > 0.0, but found std=", std);
+  check_continuous("LogNormal", self);
   at::Tensor values = fill_floating(self, generator_of(host.stack[3]), [&](auto* out, int64_t n, Draw d) {
     runtime::philox_normal(out, n, d.seed, d.offset, mean, std);
   });

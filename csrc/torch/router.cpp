@@ -36,9 +36,9 @@ void note_device(Call& call, const at::Tensor& t) {
 }
 
 // CPU tensors beside device ones: scalars are welcome, anything else only where PyTorch allows it.
-void check_host_tensor(const Call& call, const at::Tensor& t) {
+void check_host_tensor(const Call& call, const at::Tensor& t, bool mutated) {
   if (on_fl(t) || call.device == nullptr) return;
-  if (t.device().is_cpu() && (t.dim() == 0 || call.entry.host_tensors_ok)) return;
+  if (!mutated && t.device().is_cpu() && (t.dim() == 0 || call.entry.host_tensors_ok)) return;
   mixed_devices(call, c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(call.device->index)), t.device());
 }
 
@@ -177,10 +177,11 @@ void find_device(Call& call) {
   }
   for (uint32_t i = 0; i < call.n_args; ++i) {
     const PackedArg& a = call.args[i];
-    if (a.kind == Kind::Tensor) check_host_tensor(call, *a.u.tensor);
+    const bool mutated = call.entry.args[i].mutated;
+    if (a.kind == Kind::Tensor) check_host_tensor(call, *a.u.tensor, mutated);
     if (a.kind != Kind::TensorList) continue;
     for (uint32_t k = 0; k < a.count; ++k) {
-      if (a.u.tensors[k].defined()) check_host_tensor(call, a.u.tensors[k]);
+      if (a.u.tensors[k].defined()) check_host_tensor(call, a.u.tensors[k], mutated);
     }
   }
 }

@@ -14,6 +14,7 @@ std::atomic<uint64_t> g_meta_calls{0};
 
 at::Tensor to_meta(const at::Tensor& t) {
   if (!t.defined()) return t;
+  if (t.device().is_cpu() && t.unsafeGetTensorImpl()->is_wrapped_number()) return t;  // Python reads its value
   auto meta = at::empty_strided(t.sizes(), t.strides(), t.options().device(c10::kMeta).pinned_memory(false));
   if (t.unsafeGetTensorImpl()->is_wrapped_number()) meta.unsafeGetTensorImpl()->set_wrapped_number(true);
   return meta;
