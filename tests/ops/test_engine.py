@@ -13,8 +13,8 @@ import torch
 
 from tests.harness.compare import Mismatch, check_tree
 from tests.harness.trees import Mover
-from tests.ops import catalogue
-from tests.ops.engine import Options, PairCheck, check_errors
+from tests.ops import catalogue, ties
+from tests.ops.engine import Arguments, Options, PairCheck, check_errors
 from tests.ops.exceptions import Exemption
 from tests.ops.modules import check_module
 from tests.ops.optimizers import check_optimizer
@@ -76,6 +76,20 @@ def test_wrong_results_are_found(fault: str) -> None:
 
 def test_a_view_that_lost_its_memory_is_found() -> None:
     assert "views" in _failed(_outcomes("transpose", _change(lambda t: t.clone(memory_format=torch.preserve_format))))
+
+
+def test_other_orders_of_equal_elements_are_accepted_and_wrong_orders_are_not() -> None:
+    source = torch.tensor([1.0, 2.0, 2.0])
+    arguments = Arguments(source, (), {})
+    expected = torch.return_types.sort((source, torch.tensor([0, 1, 2])))
+    tied = torch.return_types.sort((source, torch.tensor([0, 2, 1])))
+    wrong = torch.return_types.sort((source, torch.tensor([1, 0, 2])))
+    twice = torch.return_types.sort((source, torch.tensor([0, 2, 2])))
+    assert ties.settle("sort", arguments, tied, expected)[1].tolist() == [0, 1, 2]
+    assert ties.settle("sort", arguments, wrong, expected)[1].tolist() == [1, 0, 2]
+    assert ties.settle("sort", arguments, twice, expected)[1].tolist() == [0, 2, 2]
+    stable = Arguments(source, (), {"stable": True})
+    assert ties.settle("sort", stable, tied, expected)[1].tolist() == [0, 2, 1]
 
 
 def test_an_inplace_form_without_effect_is_found() -> None:

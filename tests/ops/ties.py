@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sorting without `stable=True` may order equal elements in any way: other indices of equal elements are right too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from tests.ops.engine import Arguments
+
+# Position of `dim` behind the input.
+_DIM = {"sort": 0, "argsort": 0, "topk": 1}
+
+
+def settle(name: str, arguments: Arguments, output: Any, expected: Any) -> Any:
+    """The output with the CPU's indices where the device's point at equal elements; otherwise as it was."""
+    if name not in _DIM or arguments.kwargs.get("stable"):
+        return output
+    position = _DIM[name]
+    dim = arguments.kwargs.get("dim", arguments.args[position] if len(arguments.args) > position else -1)
+    if isinstance(output, torch.Tensor):
+        return _indices(arguments.input, output, expected, dim)
+    values, indices = output
+    return type(output)((values, _indices(arguments.input, indices, expected[1], dim)))
+
+
+def _indices(source: torch.Tensor, found: torch.Tensor, expected: torch.Tensor, dim: int) -> torch.Tensor:
+    mine = found.cpu()
+    if source.dim() == 0 or mine.shape != expected.shape or mine.dtype != expected.dtype or not mine.numel():
+        return found
+    if mine.min() < 0 or mine.max() >= source.shape[dim] or _repeats(mine, dim):
+        return found
+    same = torch.allclose(
+        source.gather(dim, mine).double(), source.gather(dim, expected).double(), rtol=0, atol=0, equal_nan=True
+    )
+    return expected.to(found.device) if same else found
+
+
+def _repeats(indices: torch.Tensor, dim: int) -> bool:
+    """True when a lane names an element twice."""
+    return bool((indices.sort(dim)[0].diff(dim=dim) == 0).any())
