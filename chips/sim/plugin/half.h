@@ -62,6 +62,7 @@ struct ComplexHalf {
   static ComplexHalf from(std::complex<float> z) { return {float_to_half(z.real()), float_to_half(z.imag())}; }
 };
 
+/// Overflow gives infinity where there is one, the largest number in E4M3FN, NaN in the FNUZ formats: as PyTorch casts.
 /// OCP and "FNUZ" (no infinity, no negative zero, bias one higher) eight-bit formats.
 template <int E, int M, bool Fnuz>
 struct Float8 {
@@ -95,8 +96,7 @@ struct Float8 {
     const float steps = std::isinf(x) ? 1e9f : std::nearbyint(std::ldexp(magnitude, -quantum));
     // Steps of the quantum -> bits; a carry into the next binade falls out right.
     const int64_t coded = static_cast<int64_t>(steps) + (static_cast<int64_t>(quantum - (low - M)) << M);
-    if (std::isinf(x) || coded > kMax)
-      return {static_cast<uint8_t>(Fnuz ? kNan : (kHasInfinity ? 0x7C | sign : kNan | sign))};
+    if (std::isinf(x) || coded > kMax) return {static_cast<uint8_t>(Fnuz ? kNan : (kHasInfinity ? 0x7C : kMax) | sign)};
     if (Fnuz && coded == 0) return {0};
     return {static_cast<uint8_t>(coded | sign)};
   }
