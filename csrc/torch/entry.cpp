@@ -162,6 +162,7 @@ Entry::Entry(c10::OperatorHandle handle) : op(handle), id(g_next_id.fetch_add(1)
   predicate = kPredicates.count(base) > 0;
   scalar_values_matter = kScalarValuesMatter.count(base) > 0;
   host_tensors_ok = kHostTensorsOk.count(base) > 0;
+  reads_values = base == "masked_select" || base == "nonzero";
   describe_random(*this);
 }
 

@@ -50,6 +50,7 @@ struct Entry {
   bool predicate = false;             ///< its natural result is bool
   bool scalar_values_matter = false;  ///< output sizes depend on Scalars (arange)
   bool host_tensors_ok = false;       ///< non-scalar CPU tensors are legal beside device ones (index and the like)
+  bool reads_values = false;          ///< its output's size depends on values: a host read by nature, never denied
   bool random = false;                ///< draws from the generator
   void (*host)(HostCall&) = nullptr;  ///< own host implementation instead of the CPU kernel
   std::atomic<bool> warned{false};

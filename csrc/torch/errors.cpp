@@ -10,6 +10,7 @@ namespace {
 // own words; the exception then has the type that the CPU's would have.
 void throw_value_error(const c10::SourceLocation& here, const std::string& message) {
   const auto says = [&](const char* text) { return message.find(text) != std::string::npos; };
+  if (says("aten::gather") || says("aten::scatter")) throw c10::Error(here, message);
   if (says("is out of bounds for dimension") || says("out of range")) throw c10::IndexError(here, message);
   if (says("ZeroDivisionError")) throw c10::Error(here, message);
 }

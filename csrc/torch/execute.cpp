@@ -102,9 +102,12 @@ const Limits* integer_limits(fl_dtype type) {
   static constexpr Limits kUint8{-255, 255, 0xff}, kInt8{-128, 127, 0}, kInt16{-32768, 32767, 0};
   static constexpr Limits kInt32{-2147483648.0, 2147483647.0, 0}, kUint16{-65535, 65535, 0xffff};
   static constexpr Limits kUint32{-4294967295.0, 4294967295.0, 0xffffffff};
+  static constexpr Limits kInt64{-9223372036854775808.0, 9223372036854775807.0, 0};
   switch (type) {
     case FL_UINT8:
       return &kUint8;
+    case FL_INT64:
+      return &kInt64;
     case FL_INT8:
       return &kInt8;
     case FL_INT16:
@@ -350,7 +353,7 @@ void Frame::finish_outputs(at::Tensor* outs) {
       outs[o] = allocate_tensor(*plan_.device, out.dtype, {out.sizes.data(), out.sizes.size()}, strides);
     }
     const at::Tensor& to = out.argument < 0 ? outs[o] : target(out);
-    copy_into(to, temporaries_[t++], true, call_.entry.random);
+    copy_into(to, temporaries_[t++], true, true);
   }
 }
 
@@ -364,10 +367,10 @@ bool Frame::fit_scalars() {
     if (kind != Kind::Scalar && kind != Kind::Tensor) continue;
     fl_value& v = values_[i];
     if (v.kind != FL_INTEGER && v.kind != FL_REAL && v.kind != FL_COMPLEX) continue;
-    if (promote || fill) {
+    if (promote && !valid_operand(call_.entry, i, v, type)) return false;
+    if (promote || fill || call_.entry.args[i].name == "value") {
       if (!fit_scalar(v, type)) return false;
     }
-    if (promote && !valid_operand(call_.entry, i, v, type)) return false;
   }
   return true;
 }

@@ -131,6 +131,7 @@ const at::Tensor& resize_(const at::Tensor& self, c10::SymIntArrayRef size, opti
 }
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  at::assert_no_partial_overlap(dst, self);
   guarded([&] { copy_into(dst, self, non_blocking); });
   return dst;
 }

@@ -104,12 +104,28 @@ class KernelPlanner {
       if (entry_.form == Form::InPlace || is_input(target)) {
         return refuse("the shape rule changes the shape of a mutated argument");
       }
-      target.resize_(metas[i].sizes());  // the shape rule has warned
+      if (target.numel() != 0) return refuse("out= must be resized");  // the CPU kernel warns in its own words
+      target.resize_(metas[i].sizes());
     }
     return true;
   }
 
   const at::Tensor& tensor(uint32_t i) const { return *call_.args[i].u.tensor; }
+
+  // Several elements may share memory: what comes out depends on the order of the writes.
+  static bool may_self_overlap(const at::Tensor& t) {
+    std::vector<std::pair<int64_t, int64_t>> dims;
+    for (int64_t d = 0; d < t.dim(); ++d) {
+      if (t.size(d) > 1 && t.stride(d) != 0) dims.emplace_back(t.stride(d), t.size(d));
+    }
+    std::sort(dims.begin(), dims.end());
+    int64_t span = 1;
+    for (const auto& [stride, size] : dims) {
+      if (stride < span) return true;
+      span = stride * (size - 1) + span;
+    }
+    return false;
+  }
 
   bool is_input(const at::Tensor& target) const {
     bool found = false;
@@ -207,6 +223,10 @@ class KernelPlanner {
       if (a.kind == Kind::Tensor) plan_.outs.push_back(target(m, -1, *a.u.tensor));
       if (a.kind != Kind::TensorList) continue;
       for (uint32_t k = 0; k < a.count; ++k) plan_.outs.push_back(target(m, static_cast<int32_t>(k), a.u.tensors[k]));
+    }
+    for (uint32_t m : entry_.mutated) {
+      if (call_.args[m].kind == Kind::Tensor && may_self_overlap(tensor(m)))
+        return refuse("writes to overlapping memory");
     }
     for (const auto& out : plan_.outs) {
       if (out.temporary && mutation_kernel_ && out.list_index >= 0) return refuse("a mutated list needs conversion");

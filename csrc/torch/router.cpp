@@ -159,6 +159,17 @@ void refuse_foreign_generator(const Call& call) {
   TORCH_CHECK(!(generator && host), "Expected a 'cpu' device type for generator but found 'fl'");
 }
 
+// A factory: the device= argument, or the current device.
+int32_t requested_device(const Call& call) {
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    if (call.args[i].kind != Kind::Enum || call.entry.args[i].name != "device") continue;
+    const auto type = static_cast<c10::DeviceType>(call.args[i].u.i >> 8);
+    const auto index = static_cast<int8_t>(call.args[i].u.i & 0xff);
+    if (type == c10::kPrivateUse1 && index >= 0) return index;
+  }
+  return runtime::current_device();
+}
+
 void find_device(Call& call) {
   for (uint32_t i = 0; i < call.n_args; ++i) {
     const PackedArg& a = call.args[i];
@@ -172,7 +183,7 @@ void find_device(Call& call) {
   }
   if (call.device == nullptr) {
     refuse_foreign_generator(call);
-    call.device = &device_at(runtime::current_device());
+    call.device = &device_at(requested_device(call));
     return;
   }
   for (uint32_t i = 0; i < call.n_args; ++i) {
@@ -205,7 +216,7 @@ void warn_fallback(Entry& entry, const Plan& plan) {
 }
 
 void run_on_host(Call& call, Plan& plan) {
-  if (plan.policy == Policy::Deny) throw_unsupported(call, plan.reason);
+  if (plan.policy == Policy::Deny && !call.entry.reads_values) throw_unsupported(call, plan.reason);
   warn_fallback(call.entry, plan);
   const auto start = std::chrono::steady_clock::now();
   HostCall host{call, boxed(call), *call.device, plan};

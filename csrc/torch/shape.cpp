@@ -56,6 +56,11 @@ std::vector<at::Tensor> dispatcher_meta(Call& call) {
   Stack stack;
   for (const auto& v : boxed(call)) stack.push_back(to_meta(v));
   std::vector<at::Tensor> mutated;
+  if (call.entry.form == Form::Out) {  // empty, so that resizing them does not warn here
+    for (uint32_t m : call.entry.mutated) {
+      if (stack[m].isTensor()) stack[m] = at::empty({0}, stack[m].toTensor().options());
+    }
+  }
   for (uint32_t m : call.entry.mutated) collect(stack[m], mutated);
   call.entry.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
   if (call.entry.form != Form::Functional) return mutated;

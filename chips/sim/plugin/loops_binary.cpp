@@ -42,6 +42,9 @@ void prepare_alpha(const Call& call, Params& p) {
   }
   const fl_value& v = call.value(2);
   p.i[1] = v.kind == FL_REAL ? v.u.d == 1 : v.kind == FL_COMPLEX ? v.u.c[0] == 1 && v.u.c[1] == 0 : v.u.i == 1;
+  // PyTorch multiplies by alpha also when it is one: (inf + 0i) * (1 + 0i) has a NaN in it.
+  const fl_dtype type = call.raw.compute_dtype;
+  if (type == FL_COMPLEX32 || type == FL_COMPLEX64 || type == FL_COMPLEX128) p.i[1] = 0;
   if (p.i[1]) return;
   read_scalar(v, p, 0);
 }
