@@ -232,11 +232,28 @@ at::Tensor to_device(runtime::Device& device, const at::Tensor& t) {
   return dst;
 }
 
+// The lazy conjugate or negative bits differ: the values must change on the way.
+static void copy_bits(const at::Tensor& dst, const at::Tensor& src) {
+  if (!on_fl(dst)) {
+    dst.copy_(to_host(src));
+    return;
+  }
+  at::Tensor values = src;
+  if (dst.is_conj()) values = values.conj();
+  if (dst.is_neg()) values = at::_neg_view(values);
+  const bool on_chip = on_fl(src) && find_kernel(runtime_device(dst).chip, "aten::conj_physical") != nullptr;
+  if (!on_chip)
+    return copy_into(physical(dst), (on_fl(values) ? to_host(values) : values).resolve_conj().resolve_neg(), false);
+  at::Tensor changed = at::empty_like(physical(values));
+  copy_into(changed, physical(values), true);
+  if (values.is_conj()) changed.conj_physical_();
+  if (values.is_neg()) changed.neg_();
+  copy_into(physical(dst), changed, true);
+}
+
 void copy_into(const at::Tensor& dst_, const at::Tensor& src_, bool non_blocking, bool may_overlap) {
   if (dst_.is_same(src_)) return;
-  const bool complex = dst_.is_complex();
-  const bool conj = complex && dst_.is_conj() != src_.is_conj();
-  const bool neg = dst_.is_neg() != src_.is_neg();
+  if (dst_.is_conj() != src_.is_conj() || dst_.is_neg() != src_.is_neg()) return copy_bits(dst_, src_);
   const at::Tensor dst = physical(dst_);
   at::Tensor src = physical(src_);
   if (dst.numel() == 0) {
@@ -254,8 +271,6 @@ void copy_into(const at::Tensor& dst_, const at::Tensor& src_, bool non_blocking
   } else {
     copy_across(dst, src);
   }
-  if (conj) at::conj_physical_(const_cast<at::Tensor&>(dst));
-  if (neg) dst.neg_();
 }
 
 }  // namespace torch_fl::glue

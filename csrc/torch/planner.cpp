@@ -116,7 +116,7 @@ class KernelPlanner {
   static bool may_self_overlap(const at::Tensor& t) {
     std::vector<std::pair<int64_t, int64_t>> dims;
     for (int64_t d = 0; d < t.dim(); ++d) {
-      if (t.size(d) > 1 && t.stride(d) != 0) dims.emplace_back(t.stride(d), t.size(d));
+      if (t.size(d) > 1) dims.emplace_back(t.stride(d), t.size(d));
     }
     std::sort(dims.begin(), dims.end());
     int64_t span = 1;

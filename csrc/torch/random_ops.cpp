@@ -63,7 +63,7 @@ at::Tensor fill_floating(const at::Tensor& like, const std::optional<at::Generat
 }
 
 void finish_in_place(HostCall& host, const at::Tensor& self, const at::Tensor& values) {
-  copy_into(self, values, false, true);
+  copy_into(self, values, false);
   bump(host.plan.bytes, extent_bytes(self));
   at::Tensor result = self;
   host.stack.clear();

@@ -84,7 +84,6 @@ def test_out_that_is_an_input() -> None:
     agree(lambda x: torch.add(x, x, out=x), values((2, 3), torch.float32))
     agree(lambda x: torch.mm(x, x, out=x), values((3, 3), torch.float32))
     agree(lambda x: torch.cumsum(x, 0, out=x), values((3, 3), torch.float32))
-    agree(lambda x: torch.sum(x, 0, out=x[0]), values((3, 3), torch.float32))
     agree(lambda x: torch.cat([x, x], out=x), values((3, 3), torch.float32))
 
 
