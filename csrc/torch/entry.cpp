@@ -36,7 +36,8 @@ const std::unordered_set<std::string> kHostTensorsOk = {"index",
                                                         "segment_reduce"};
 // Their composite kernels lead back to the overload that sent us here.
 const std::unordered_set<std::string> kNeverComposite = {"aten::convolution", "aten::convolution_backward",
-                                                         "aten::native_dropout"};
+                                                         "aten::native_dropout", "aten::conj_physical_",
+                                                         "aten::mode.values"};
 
 std::string base_name(const std::string& op_name) {
   std::string base = op_name.substr(op_name.find("::") + 2);

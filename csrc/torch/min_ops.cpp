@@ -234,6 +234,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_", TORCH_FN(set_empty));
   m.impl("is_set_to", TORCH_FN(is_set_to));
   m.impl("zero_", TORCH_FN(zero_));
+  m.impl("mode.values",
+         TORCH_FN((Trampoline<at::_ops::mode_values, NoMeta>::call)));  // the composite names its devices
 }
 
 }  // namespace
