@@ -11,7 +11,6 @@ import torch
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from nn_host import Host
 
-
 # The replay of all of OpInfo against the bare plugin takes long, and tests/ops runs the same samples through the whole
 # stack: by request only.
 collect_ignore = [] if os.environ.get("FL_SIM_REPLAY") else ["test_replay.py"]
