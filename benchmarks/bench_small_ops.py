@@ -49,6 +49,7 @@ def main() -> None:
     rows = []
     cpu, fl = cases("cpu"), cases("fl")
     for name in cpu:
+        cpu[name](), fl[name]()  # the first call plans, and may load PyTorch's Python shape rules: not what is timed
         torch_fl.reset_counters()
         times = common.interleave(
             {"cpu": cpu[name], "fl": fl[name]}, options.repeats, settle=torch.accelerator.synchronize
