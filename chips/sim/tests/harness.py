@@ -10,7 +10,9 @@ from __future__ import annotations
 import ctypes as C
 import os
 import pathlib
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,6 +122,19 @@ def library_path() -> str:
     return str(build / "libfl_sim.so")
 
 
+def load_copy(path: str) -> C.CDLL:
+    """The plugin in `path`, loaded from a copy of its folder's libraries.
+
+    The ABI gives a plugin one host for life. A host in the same process that loaded the same file (torch_fl, or another
+    Chip) would lose its own to this one, and with it the texts of its errors.
+    """
+    source = pathlib.Path(path)
+    with tempfile.TemporaryDirectory() as folder:
+        for library in source.parent.glob("*.so"):
+            shutil.copy(library, folder)
+        return C.CDLL(str(pathlib.Path(folder) / source.name))
+
+
 class PluginError(RuntimeError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -149,7 +164,7 @@ class Chip:
     """The plugin, its first device open, and the host's side of a kernel call."""
 
     def __init__(self, path: str | None = None) -> None:
-        self.library = C.CDLL(path or library_path())
+        self.library = load_copy(path or library_path())
         self.errors: list[str] = []
         self._set_error = SET_ERROR(lambda status, text: self.errors.append(text.decode()))
         self._log = LOG(lambda level, text: None)

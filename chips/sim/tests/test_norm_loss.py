@@ -103,6 +103,12 @@ def test_nll_loss_refuses_bad_targets(host: Host) -> None:
         host.run("aten::nll_loss_forward", args, [torch.empty(()), torch.empty(())])
 
 
+def test_a_second_host_does_not_take_the_first_ones_errors(host: Host) -> None:
+    other = Host()
+    test_nll_loss_refuses_bad_targets(host)
+    assert not other.chip.errors
+
+
 # ---- Optimizers ------------------------------------------------------------------------------------------------------
 
 OPTIMIZERS: list[tuple[str, int, list[Any]]] = [
