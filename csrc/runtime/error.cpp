@@ -44,6 +44,8 @@ const char* status_name(fl_status status) noexcept {
       return "internal error";
     case FL_NOT_READY:
       return "not ready";
+    case FL_OUT_OF_RANGE:
+      return "out of range";
     default:
       return "unknown status";
   }

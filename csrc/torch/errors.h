@@ -9,7 +9,7 @@
 namespace torch_fl::glue {
 
 /// FL_OUT_OF_MEMORY -> c10::OutOfMemoryError, FL_UNSUPPORTED -> c10::NotImplementedError, FL_INVALID_ARGUMENT ->
-/// c10::Error (RuntimeError in Python, as for a bad index of a stock device), FL_DEVICE_LOST, FL_INTERNAL and the rest
+/// c10::Error (RuntimeError in Python), FL_OUT_OF_RANGE -> c10::IndexError, FL_DEVICE_LOST, FL_INTERNAL and the rest
 /// -> c10::AcceleratorError (torch.AcceleratorError, a RuntimeError, with the status as error_code).
 [[noreturn]] void throw_torch(const runtime::Error& error);
 

@@ -69,7 +69,10 @@ enum {
   FL_INVALID_ARGUMENT = 3, /* the caller broke the contract of the function */
   FL_DEVICE_LOST = 4,      /* the device is gone for good: the host refuses it from then on; others go on */
   FL_INTERNAL = 5,         /* anything else that failed */
-  FL_NOT_READY = 6         /* queries only: work is still pending */
+  FL_NOT_READY = 6,        /* queries only: work is still pending */
+  FL_OUT_OF_RANGE = 7      /* kernels: an index among the call's data lies outside its tensor (IndexError to the user;
+                              FL_INVALID_ARGUMENT is RuntimeError). Kernels that run later report either through the
+                              function that next waits for them. */
 };
 
 /* ---- Element types (since 1.0). Values are fixed for ever. ------------------------------------------------------ */

@@ -218,6 +218,7 @@ static_assert(FL_INVALID_ARGUMENT == 3);
 static_assert(FL_DEVICE_LOST == 4);
 static_assert(FL_INTERNAL == 5);
 static_assert(FL_NOT_READY == 6);
+static_assert(FL_OUT_OF_RANGE == 7);
 
 static_assert(FL_UINT8 == 0);
 static_assert(FL_INT8 == 1);

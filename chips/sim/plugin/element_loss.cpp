@@ -34,9 +34,13 @@ void loss_body(const Call& call) {
   Operand operands[4] = {
       operand_of(out, kind), operand_of(in, kind), operand_of(call.tensor(1), kind),
       loss.weight >= 0 && call.is_tensor(weight) ? operand_of(call.tensor(weight), kind) : one(kind)};
-  if (reduction == kNone) return walk(in.sizes, in.ndim, in.numel, operands, 1, 3, loss.each[kind], params);
   double sum = 0;
   params.sum = &sum;
+  if (loss.refusal) {
+    walk(in.sizes, in.ndim, in.numel, operands + 1, 0, 3, loss.refused[kind], params);
+    if (sum > 0) throw InvalidArgument(loss.refusal);
+  }
+  if (reduction == kNone) return walk(in.sizes, in.ndim, in.numel, operands, 1, 3, loss.each[kind], params);
   walk(in.sizes, in.ndim, in.numel, operands + 1, 0, 3, loss.sum[kind], params);
   if (reduction == kMean) sum /= static_cast<double>(in.numel);
   converters().store[kF64][out.dtype](out.data, 1, &sum, 1);

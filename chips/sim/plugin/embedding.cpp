@@ -15,18 +15,28 @@ namespace {
 int64_t row_index(const View& index, int64_t offset, int64_t size) {
   const int64_t value = index_at(index, offset);
   if (value < 0 || value >= size) {
-    throw InvalidArgument("index out of range in self: index " + std::to_string(value) + " for a size of " +
-                          std::to_string(size));
+    throw OutOfRange("index out of range in self: index " + std::to_string(value) + " for a size of " +
+                     std::to_string(size));
+  }
+  return value;
+}
+
+// Selecting columns, the CPU has another loop with another error.
+int64_t column_index(const View& index, int64_t offset, int64_t size) {
+  const int64_t value = index_at(index, offset);
+  if (value < 0 || value >= size) {
+    throw InvalidArgument("INDICES element is out of DATA bounds, id=" + std::to_string(value) +
+                          " axis_dim=" + std::to_string(size));
   }
   return value;
 }
 
 // out[o][i] = self[o][index[i]], in stretches of `inner` elements. Indices are checked before anything moves.
 void select_rows(const View& self, const DimSplit& split, const View& index, int64_t index_step, int64_t count,
-                 const View& out) {
+                 const View& out, int64_t (*checked)(const View&, int64_t, int64_t)) {
   const int64_t bytes = split.inner * dtype_size(self.dtype);
   int64_t* rows = workspace<int64_t>(Slot::kKernel, std::max<int64_t>(count, 1));
-  for (int64_t i = 0; i < count; ++i) rows[i] = row_index(index, i * index_step, split.size);
+  for (int64_t i = 0; i < count; ++i) rows[i] = checked(index, i * index_step, split.size);
   if (bytes == 0) return;
   const char* from = self.as<const char>();
   char* to = out.as<char>();
@@ -38,12 +48,13 @@ void select_rows(const View& self, const DimSplit& split, const View& index, int
 
 void embedding_body(const Call& call) {
   const View weight = call.tensor(0), index = call.tensor(1);
-  select_rows(weight, split_at(weight, 0), index, 1, index.numel, call.out(0));
+  select_rows(weight, split_at(weight, 0), index, 1, index.numel, call.out(0), row_index);
 }
 
 void index_select_body(const Call& call) {
   const View self = call.tensor(0), index = call.tensor(2);
-  select_rows(self, split_at(self, call.integer(1)), index, 1, index.numel, call.out(0));
+  const int64_t dim = wrap_dim(call.integer(1), self.ndim);
+  select_rows(self, split_at(self, dim), index, 1, index.numel, call.out(0), dim == 1 ? column_index : row_index);
 }
 
 template <class T>

@@ -63,7 +63,8 @@ void add_offsets(const View& self, int64_t dim, const View& index, const Broadca
   int64_t* out = offsets;
   walk.rows([&](const auto& at, int64_t length, const auto& step) {
     for (int64_t i = 0; i < length; ++i) {
-      *out++ += wrapped_index(index_at(index, at[0] + i * step[0]), dim, self.sizes[dim]) * self.strides[dim];
+      *out++ +=
+          wrapped_index<OutOfRange>(index_at(index, at[0] + i * step[0]), dim, self.sizes[dim]) * self.strides[dim];
     }
   });
 }
@@ -164,8 +165,8 @@ void take_body(const Call& call) {
   for (int64_t i = 0; i < index.numel; ++i) {
     const int64_t at = index_at(index, i);
     if (at < -self.numel || at >= self.numel) {
-      throw InvalidArgument("out of range: tried to access index " + std::to_string(at) + " on a tensor of " +
-                            std::to_string(self.numel) + " elements.");
+      throw OutOfRange("out of range: tried to access index " + std::to_string(at) + " on a tensor of " +
+                       std::to_string(self.numel) + " elements.");
     }
   }
   dispatch_bytes(dtype_size(self.dtype), [&](auto zero) {

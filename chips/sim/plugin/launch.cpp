@@ -99,17 +99,20 @@ class Packer {
   size_t used_ = 0;
 };
 
-int32_t run_packet(simDevice device, void* memory) {
+simResult run_packet(simDevice device, void* memory) {
   const auto& packet = *static_cast<const Packet*>(memory);
   try {
     packet.body(Call(packet.call, device));
-    return 0;
+    return SIM_SUCCESS;
+  } catch (const KernelError& e) {
+    simKernelError(e.what());
+    return e.result;
   } catch (const std::exception& e) {
     simKernelError(e.what());
   } catch (...) {
     simKernelError("unknown exception");
   }
-  return 1;
+  return SIM_ERROR_KERNEL_FAILED;
 }
 
 // The simulator is strict: work that the device's limits forbid is the host's mistake.
@@ -130,19 +133,40 @@ fl_status fail(fl_status status, const char* message) noexcept {
   return status;
 }
 
+namespace {
+
+fl_status status_of(simResult result) {
+  switch (result) {
+    case SIM_SUCCESS:
+      return FL_OK;
+    case SIM_ERROR_INVALID_VALUE:
+    case SIM_ERROR_KERNEL_ARGUMENT:
+      return FL_INVALID_ARGUMENT;
+    case SIM_ERROR_KERNEL_RANGE:
+      return FL_OUT_OF_RANGE;
+    case SIM_ERROR_OUT_OF_MEMORY:
+      return FL_OUT_OF_MEMORY;
+    case SIM_ERROR_DEVICE_LOST:
+      return FL_DEVICE_LOST;
+    case SIM_ERROR_NOT_READY:
+      return FL_NOT_READY;
+    default:
+      return FL_INTERNAL;
+  }
+}
+
+}  // namespace
+
 fl_status check(simResult result) noexcept {
-  if (result == SIM_SUCCESS) return FL_OK;
-  if (result == SIM_ERROR_NOT_READY) return FL_NOT_READY;
-  static constexpr fl_status kStatus[] = {FL_OK,          FL_INVALID_ARGUMENT, FL_OUT_OF_MEMORY, FL_INTERNAL,
-                                          FL_DEVICE_LOST, FL_NOT_READY,        FL_INTERNAL,      FL_INTERNAL};
-  return fail(kStatus[result], simGetLastErrorString());
+  const fl_status status = status_of(result);
+  return status == FL_OK || status == FL_NOT_READY ? status : fail(status, simGetLastErrorString());
 }
 
 fl_status report_exception() noexcept {
   try {
     throw;
-  } catch (const InvalidArgument& e) {
-    return fail(FL_INVALID_ARGUMENT, e.what());
+  } catch (const KernelError& e) {
+    return fail(status_of(e.result), e.what());
   } catch (const std::exception& e) {
     return fail(FL_INTERNAL, e.what());
   } catch (...) {

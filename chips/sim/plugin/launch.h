@@ -16,15 +16,22 @@
 
 namespace fl_sim {
 
+/// A body that fails; what the SDK is told decides the status that the host gets.
 class KernelError : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit KernelError(const std::string& message, simResult result_ = SIM_ERROR_KERNEL_FAILED)
+      : std::runtime_error(message), result(result_) {}
+  const simResult result;
 };
-/// The caller's data break the operator's contract (an index out of range): FL_INVALID_ARGUMENT where the body runs
-/// inline.
+/// The data break the operator's contract: FL_INVALID_ARGUMENT.
 class InvalidArgument : public KernelError {
  public:
-  using KernelError::KernelError;
+  explicit InvalidArgument(const std::string& message) : KernelError(message, SIM_ERROR_KERNEL_ARGUMENT) {}
+};
+/// An index lies outside its tensor, and the operator calls that an index error: FL_OUT_OF_RANGE.
+class OutOfRange : public KernelError {
+ public:
+  explicit OutOfRange(const std::string& message) : KernelError(message, SIM_ERROR_KERNEL_RANGE) {}
 };
 
 /// A call as its body sees it. Arguments are numbered as in the schema.
@@ -87,7 +94,7 @@ class Call {
 
 using Body = void (*)(const Call&);
 
-/// Reports the exception in flight as FL_INTERNAL.
+/// Reports the exception in flight; FL_INTERNAL unless it is a KernelError that says more.
 fl_status report_exception() noexcept;
 fl_status launch_slow(const fl_call* call, Body body) noexcept;
 

@@ -123,7 +123,7 @@ inline T over(T a, T b) {
     return a / b;
 }
 
-[[noreturn]] inline void zero_division() { throw KernelError("ZeroDivisionError"); }
+[[noreturn]] inline void zero_division() { throw InvalidArgument("ZeroDivisionError"); }
 
 }  // namespace fl_sim::FL_SIM_ISA
 

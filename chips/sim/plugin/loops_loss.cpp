@@ -28,6 +28,8 @@ FL_SIM_FN3(Bce, {
   return ((b - 1) * off - b * on) * c;
 });
 
+FL_SIM_FN3(NoProbability, { return T(a >= 0 && a <= 1 ? 0 : 1); });
+
 template <class T, class F>
 void add_up(int64_t n, void* const*, const void* const* ins, const Params& params) {
   constexpr int64_t kLanes = 8;
@@ -45,17 +47,19 @@ void add_up(int64_t n, void* const*, const void* const* ins, const Params& param
 
 void prepare_threshold(const Call& call, Params& p) { p.d[0] = call.real(3, 1); }
 
-#define LOSS(op, weight, reduction, prepare, F)                                   \
-  {                                                                               \
-    "aten::" op, weight, reduction, prepare, {map3<float, F>, map3<double, F>}, { \
-      add_up<float, F>, add_up<double, F>                                         \
-    }                                                                             \
-  }
+#define LOSS(op, weight, reduction, prepare, F, ...) \
+  {"aten::" op,                                      \
+   weight,                                           \
+   reduction,                                        \
+   prepare,                                          \
+   {map3<float, F>, map3<double, F>},                \
+   {add_up<float, F>, add_up<double, F>} __VA_OPT__(, ) __VA_ARGS__}
 const ElementLoss kLosses[] = {
     LOSS("mse_loss", -1, 2, nullptr, Mse),
     LOSS("smooth_l1_loss", -1, 2, prepare_threshold, SmoothL1),
     LOSS("huber_loss", -1, 2, prepare_threshold, Huber),
-    LOSS("binary_cross_entropy", 2, 3, nullptr, Bce),
+    LOSS("binary_cross_entropy", 2, 3, nullptr, Bce, {add_up<float, NoProbability>, add_up<double, NoProbability>},
+         "all elements of input should be between 0 and 1"),
 };
 
 // ---- Backward: a = gradient, b = input, c = target; d[0] = 1 or 1 / count, d[1] the loss's own parameter

@@ -30,7 +30,7 @@ int64_t target_at(const View& target, int64_t i) {
 
 int64_t checked_target(const View& target, int64_t i, int64_t classes) {
   const int64_t value = target_at(target, i);
-  if (value < 0 || value >= classes) throw InvalidArgument("Target " + std::to_string(value) + " is out of bounds.");
+  if (value < 0 || value >= classes) throw OutOfRange("Target " + std::to_string(value) + " is out of bounds.");
   return value;
 }
 

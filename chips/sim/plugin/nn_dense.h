@@ -45,20 +45,24 @@ inline int64_t index_at(const View& index, int64_t offset) {
 }
 inline bool is_index_dtype(fl_dtype dtype) { return dtype == FL_INT64 || dtype == FL_INT32; }
 
-[[noreturn]] inline void index_error(int64_t index, int64_t dim, int64_t size) {
-  throw InvalidArgument("index " + std::to_string(index) + " is out of bounds for dimension " + std::to_string(dim) +
-                        " with size " + std::to_string(size));
+// Error: OutOfRange where PyTorch raises an IndexError, InvalidArgument where it raises a RuntimeError.
+template <class Error>
+[[noreturn]] void index_error(int64_t index, int64_t dim, int64_t size) {
+  throw Error("index " + std::to_string(index) + " is out of bounds for dimension " + std::to_string(dim) +
+              " with size " + std::to_string(size));
 }
 
 // Operators that do not let negative indices count from the end.
-inline int64_t checked_index(int64_t index, int64_t dim, int64_t size) {
-  if (index < 0 || index >= size) index_error(index, dim, size);
+template <class Error>
+int64_t checked_index(int64_t index, int64_t dim, int64_t size) {
+  if (index < 0 || index >= size) index_error<Error>(index, dim, size);
   return index;
 }
 
 // Operators that do.
-inline int64_t wrapped_index(int64_t index, int64_t dim, int64_t size) {
-  if (index < -size || index >= size) index_error(index, dim, size);
+template <class Error>
+int64_t wrapped_index(int64_t index, int64_t dim, int64_t size) {
+  if (index < -size || index >= size) index_error<Error>(index, dim, size);
   return index < 0 ? index + size : index;
 }
 

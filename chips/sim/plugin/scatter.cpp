@@ -26,7 +26,7 @@ void for_each_indexed(const View& index, int64_t dim, const View& target, const 
   const int64_t size = size_at(target, dim), dim_step = stride_at(target, dim);
   walk.rows([&](const auto& at, int64_t length, const auto& step) {
     for (int64_t i = 0; i < length; ++i) {
-      const int64_t value = checked_index(index_at(index, at[0] + i * step[0]), dim, size);
+      const int64_t value = checked_index<InvalidArgument>(index_at(index, at[0] + i * step[0]), dim, size);
       visit(at[1] + i * step[1] + value * dim_step, at[2] + i * step[2]);
     }
   });
@@ -230,7 +230,7 @@ void scatter_reduce_two_body(const Call& call) {
 
 // Arguments: self, dim, index, and source (a tensor of self's shape except along dim) or a Scalar.
 // visit(offset in out, offset in source, length, steps) for each row of each indexed slice.
-template <class Visit>
+template <class Error, class Visit>
 void for_each_slice(const Call& call, const View& out, const View* source, bool wrap, const Visit& visit) {
   const View self = call.tensor(0), index = call.tensor(2);
   const int64_t dim = wrap_dim(call.integer(1), self.ndim), size = size_at(self, dim);
@@ -243,21 +243,22 @@ void for_each_slice(const Call& call, const View& out, const View* source, bool 
   const int64_t source_step = source ? stride_at(*source, dim) : 0;
   for (int64_t i = 0; i < index.numel; ++i) {
     const int64_t found = index_at(index, i * index_step);
-    const int64_t at = wrap ? wrapped_index(found, dim, size) : checked_index(found, dim, size);
+    const int64_t at = wrap ? wrapped_index<Error>(found, dim, size) : checked_index<Error>(found, dim, size);
     walk.rows([&](const auto& offset, int64_t length, const auto& step) {
       visit(offset[0] + at * out_step, offset[1] + i * source_step, length, step);
     });
   }
 }
 
-void index_add_body(const Call& call) {
+template <class Error>
+void index_add(const Call& call) {
   const View out = call.out(0), source = call.tensor(3);
   dispatch_numbers(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T alpha = call.none(4) ? T(1) : scalar_argument<T>(call, 4);
     T* to = out.as<T>();
     const T* from = source.as<const T>();
-    for_each_slice(call, out, &source, false, [&](int64_t o, int64_t s, int64_t length, const auto& step) {
+    for_each_slice<Error>(call, out, &source, false, [&](int64_t o, int64_t s, int64_t length, const auto& step) {
       for (int64_t k = 0; k < length; ++k) {
         T& target = to[o + k * step[0]];
         target = Add::apply<T>(target, Multiply::apply<T>(from[s + k * step[1]], alpha));
@@ -266,13 +267,21 @@ void index_add_body(const Call& call) {
   });
 }
 
+// Along an outer dimension the CPU computes this as scatter_add, whose errors have another type.
+void index_add_body(const Call& call) {
+  const View self = call.tensor(0);
+  const int64_t dim = wrap_dim(call.integer(1), self.ndim);
+  const bool as_scatter = self.ndim > 1 && (dim == 0 || dim == self.ndim - 1) && call.real(4, 1) == 1;
+  return as_scatter ? index_add<InvalidArgument>(call) : index_add<OutOfRange>(call);
+}
+
 void index_copy_body(const Call& call) {
   const View out = call.out(0), source = call.tensor(3);
   dispatch_bytes(dtype_size(out.dtype), [&](auto zero) {
     using T = decltype(zero);
     T* to = out.as<T>();
     const T* from = source.as<const T>();
-    for_each_slice(call, out, &source, false, [&](int64_t o, int64_t s, int64_t length, const auto& step) {
+    for_each_slice<OutOfRange>(call, out, &source, false, [&](int64_t o, int64_t s, int64_t length, const auto& step) {
       for (int64_t k = 0; k < length; ++k) to[o + k * step[0]] = from[s + k * step[1]];
     });
   });
@@ -284,7 +293,7 @@ void index_fill_body(const Call& call) {
     using T = decltype(zero);
     const T value = fill_value<T>(call, 3, out.dtype);
     T* to = out.as<T>();
-    for_each_slice(call, out, nullptr, true, [&](int64_t o, int64_t, int64_t length, const auto& step) {
+    for_each_slice<OutOfRange>(call, out, nullptr, true, [&](int64_t o, int64_t, int64_t length, const auto& step) {
       for (int64_t k = 0; k < length; ++k) to[o + k * step[0]] = value;
     });
   });

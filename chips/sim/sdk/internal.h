@@ -80,6 +80,7 @@ struct Device : simDeviceHead {
   uint64_t allocation_limit = 0;
   std::vector<std::shared_ptr<Stream>> streams;  ///< the default stream first
   std::string pending_error;
+  simResult pending_result = SIM_SUCCESS;
   std::atomic<bool> has_error{false};
   std::atomic<bool> lost{false};
   std::atomic<int64_t> launches_until_loss{-1};  ///< -1: never
@@ -93,7 +94,7 @@ struct Device : simDeviceHead {
   }
   /// Failure of earlier asynchronous work, or loss; forgets the former.
   simResult check();
-  void report(const std::string& message);
+  void report(simResult result, const std::string& message);
 };
 
 const simLimits& limits();

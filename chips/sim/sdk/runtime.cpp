@@ -160,15 +160,16 @@ simResult Device::check() {
   if (!has_error.load(std::memory_order_acquire)) return SIM_SUCCESS;
   std::lock_guard<std::mutex> lock(mutex);
   if (!has_error.exchange(false)) return SIM_SUCCESS;
-  const simResult result = fail(SIM_ERROR_KERNEL_FAILED, "device %d: %s", index, pending_error.c_str());
+  const simResult result = fail(pending_result, "device %d: %s", index, pending_error.c_str());
   pending_error.clear();
   return result;
 }
 
-void Device::report(const std::string& message) {
+void Device::report(simResult result, const std::string& message) {
   std::lock_guard<std::mutex> lock(mutex);
   if (has_error.load()) return;  // the first failure is the one to tell
   pending_error = message;
+  pending_result = result;
   has_error.store(true, std::memory_order_release);
 }
 

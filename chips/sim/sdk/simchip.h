@@ -53,7 +53,9 @@ enum {
   SIM_ERROR_DEVICE_LOST = 4,
   SIM_ERROR_NOT_READY = 5, /* queries only */
   SIM_ERROR_INIT_FAILED = 6,
-  SIM_ERROR_FORKED = 7
+  SIM_ERROR_FORKED = 7,
+  SIM_ERROR_KERNEL_ARGUMENT = 8, /* a kernel met data that its operator does not allow */
+  SIM_ERROR_KERNEL_RANGE = 9     /* a kernel met an index outside its tensor */
 };
 
 typedef uint64_t simAddress;
@@ -135,8 +137,8 @@ SIM_EXPORT simResult simEventQuery(simEvent event);
 SIM_EXPORT simResult simEventElapsed(simEvent start, simEvent end, int64_t* nanoseconds);
 
 /* ---- Kernels ---- */
-/* Runs on the chip. Returns 0, or non-zero after simKernelError(). */
-typedef int32_t (*simKernel)(simDevice device, void* packet);
+/* Runs on the chip. Returns SIM_SUCCESS, or one of SIM_ERROR_KERNEL_* after simKernelError(). */
+typedef simResult (*simKernel)(simDevice device, void* packet);
 /* Called by a kernel that fails: the text is copied. */
 SIM_EXPORT void simKernelError(const char* message);
 

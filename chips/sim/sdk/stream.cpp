@@ -107,12 +107,13 @@ struct alignas(16) Launch final : Command {
   void* packet() { return this + 1; }
   void run(Device& device, bool alive) override {
     if (!alive) return;
-    if (strike(device, name) != SIM_SUCCESS) {
-      if (!device.lost.load()) device.report(simGetLastErrorString());
+    if (const simResult result = strike(device, name)) {
+      if (!device.lost.load()) device.report(result, simGetLastErrorString());
       return;
     }
     clear_kernel_error();
-    if (kernel(&device, packet()) != 0) device.report(std::string("kernel ") + name + ": " + kernel_error());
+    if (const simResult result = kernel(&device, packet()))
+      device.report(result, std::string("kernel ") + name + ": " + kernel_error());
   }
   const char* name = nullptr;
   simKernel kernel = nullptr;
@@ -307,6 +308,7 @@ simResult simLaunchInline(simDevice device, const char* name, simKernel kernel, 
   if (const simResult result = d.check()) return result;
   if (const simResult result = strike(d, name)) return result;
   clear_kernel_error();
-  if (kernel(device, packet) == 0) return SIM_SUCCESS;
-  return fail(SIM_ERROR_KERNEL_FAILED, "device %d: kernel %s: %s", d.index, name, kernel_error());
+  const simResult result = kernel(device, packet);
+  if (result == SIM_SUCCESS) return SIM_SUCCESS;
+  return fail(result, "device %d: kernel %s: %s", d.index, name, kernel_error());
 }
