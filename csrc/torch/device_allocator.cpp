@@ -5,16 +5,11 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 
 #include "errors.h"
 
 namespace torch_fl::glue {
 namespace {
-
-constexpr uint64_t kNoLimit = 0;
-constinit std::array<std::atomic<uint64_t>, 64> g_limits{};  // set_memory_fraction(), in bytes
 
 c10::Device torch_device(const runtime::Device& device) {
   return {c10::kPrivateUse1, static_cast<c10::DeviceIndex>(device.index)};
@@ -39,26 +34,9 @@ void free_block(void* context) {
   if (C10_UNLIKELY(c10::memoryProfilingEnabled())) report(device, address, -bytes);
 }
 
-/// Enforces set_memory_fraction(): out of the fast path, taken only while a limit is set.
-C10_NOINLINE void check_limit(runtime::Device& device, uint64_t bytes, uint64_t limit) {
-  const auto reserved = [&] { return static_cast<uint64_t>(device.allocator().stats().reserved_bytes.current); };
-  const auto allocated = static_cast<uint64_t>(device.allocator().stats().allocated_bytes.current);
-  if (allocated + bytes <= limit && reserved() <= limit) return;
-  device.allocator().empty_cache();
-  if (allocated + bytes <= limit && reserved() <= limit) return;
-  using c10::CachingAllocator::format_size;
-  throw runtime::Error(
-      FL_OUT_OF_MEMORY,
-      c10::str(device.chip.name, " device fl:", device.index, ": out of memory. Tried to allocate ", format_size(bytes),
-               ", but set_per_process_memory_fraction() allows ", format_size(limit), " of which ",
-               format_size(allocated), " are allocated and ", format_size(reserved()), " reserved"));
-}
-
 c10::DataPtr allocate_guarded(runtime::Device& device, uint64_t bytes) {
   device.handle();  // a lost device or a forked child must fail even where the cache could serve
   if (C10_UNLIKELY(bytes == 0)) return {nullptr, nullptr, &free_block, torch_device(device)};
-  const uint64_t limit = g_limits[static_cast<size_t>(device.index)].load(std::memory_order_relaxed);
-  if (C10_UNLIKELY(limit != kNoLimit)) check_limit(device, bytes, limit);
   runtime::Block* block = device.allocator().allocate(bytes, runtime::current_stream(device.index));
   if (C10_UNLIKELY(c10::memoryProfilingEnabled())) {
     report(device, block->address, static_cast<int64_t>(block->size));
@@ -219,12 +197,7 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
 
 void set_memory_fraction(double fraction, int32_t index) {
   TORCH_CHECK_VALUE(fraction >= 0.0 && fraction <= 1.0, "the memory fraction must lie between 0 and 1, got ", fraction);
-  runtime::Device& device = checked_device(index);
-  uint64_t free_bytes = 0, total = device.properties.total_memory;
-  if (total == 0) guarded([&] { device.memory_info(&free_bytes, &total); });
-  const auto limit = static_cast<uint64_t>(fraction * static_cast<double>(total));
-  g_limits[static_cast<size_t>(device.index)].store(fraction == 1.0 ? kNoLimit : std::max<uint64_t>(limit, 1),
-                                                    std::memory_order_relaxed);
+  guarded([&] { checked_device(index).allocator().set_memory_fraction(fraction); });
 }
 
 }  // namespace torch_fl::glue
