@@ -11,6 +11,7 @@ from torch_fl.routing.settings import config, get_config, set_config
 
 if TYPE_CHECKING:
     from torch_fl.chips.records import DeviceRecord, PluginRecord, list_devices, list_plugins
+    from torch_fl.routing.call_log import CallLog, CallRecord, record_calls
     from torch_fl.routing.counters import CallCount, Counters, counters, reset_counters, timing
     from torch_fl.routing.query import OpQuery, clear_dispatch_cache, query_op, registered_ops_summary
 
@@ -18,6 +19,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CallCount",
+    "CallLog",
+    "CallRecord",
     "ConfigError",
     "Counters",
     "DeviceRecord",
@@ -31,6 +34,7 @@ __all__ = [
     "list_devices",
     "list_plugins",
     "query_op",
+    "record_calls",
     "registered_ops_summary",
     "reset_counters",
     "set_config",
@@ -40,6 +44,7 @@ __all__ = [
 # Every `import torch` pays for what is imported here; what only answers questions waits until it is asked for.
 _LATER = {
     "torch_fl.chips.records": ("DeviceRecord", "PluginRecord", "list_devices", "list_plugins"),
+    "torch_fl.routing.call_log": ("CallLog", "CallRecord", "record_calls"),
     "torch_fl.routing.counters": ("CallCount", "Counters", "counters", "reset_counters", "timing"),
     "torch_fl.routing.query": ("OpQuery", "clear_dispatch_cache", "query_op", "registered_ops_summary"),
 }

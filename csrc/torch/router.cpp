@@ -12,6 +12,7 @@
 #include "host_route.h"
 #include "planner.h"
 #include "random_ops.h"
+#include "runtime/call_log.h"
 #include "unsupported.h"
 
 namespace torch_fl::glue {
@@ -227,7 +228,7 @@ void run_on_host(Call& call, Plan& plan) {
 }
 
 // A kernel declined at run time: route on, and count that under its own reason.
-void route_on(Call& call, PlanCache& cache, const std::string& reason) {
+Plan& route_on(Call& call, PlanCache& cache, const std::string& reason) {
   Signature none;
   none.forbid_caching();
   auto plan = std::make_unique<Plan>();
@@ -237,24 +238,57 @@ void route_on(Call& call, PlanCache& cache, const std::string& reason) {
   plan->route = call.entry.composite ? Route::Composite : Route::Host;
   Plan* p = cache.insert(call.entry, none, std::move(plan));
   bump(p->calls);
-  if (p->route == Route::Composite) return run_composite(call);
-  run_on_host(call, *p);
+  p->route == Route::Composite ? run_composite(call) : run_on_host(call, *p);
+  return *p;
 }
 
-void run_planned(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs) {
+/// Returns the plan that served the call: another one when the kernel declined.
+Plan& run_planned(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs) {
   switch (plan.route) {
     case Route::Kernel: {
       std::string declined;
-      if (!execute(call, plan, outs, &declined)) route_on(call, cache, declined);
-      break;
+      return execute(call, plan, outs, &declined) ? plan : route_on(call, cache, declined);
     }
     case Route::Composite:
       run_composite(call);
-      break;
+      return plan;
     default:
       run_on_host(call, plan);
-      break;
+      return plan;
   }
+}
+
+/// The same, with a record in the log. Out of the hot path.
+C10_NOINLINE void run_recorded(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs) {
+  using Clock = std::chrono::steady_clock;
+  const auto nanoseconds = [](Clock::duration d) {
+    return static_cast<int64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(d).count());
+  };
+  runtime::CallRecord record;
+  record.op = call.entry.name;
+  record.device = call.device->index;
+  record.thread = runtime::thread_number();
+  record.failed = true;
+  const Plan* served = &plan;
+  uint64_t bytes = plan.bytes.load(std::memory_order_relaxed);
+  const auto start = Clock::now();
+  const auto finish = [&] {
+    record.start_ns = nanoseconds(start.time_since_epoch());
+    record.nanoseconds = nanoseconds(Clock::now() - start);
+    if (served != &plan) bytes = 0;
+    record.bytes = served->bytes.load(std::memory_order_relaxed) - bytes;
+    record.route = route_name(served->route);
+    record.reason = served->reason;
+    runtime::CallLog::get().add(std::move(record));
+  };
+  try {
+    served = &run_planned(call, cache, plan, outs);
+  } catch (...) {
+    finish();
+    throw;
+  }
+  record.failed = false;
+  finish();
 }
 
 }  // namespace
@@ -272,6 +306,7 @@ void run(Call& call, at::Tensor* outs) {
       plan = cache.insert(call.entry, signature, std::move(fresh));
     }
     if (g_counting.load(std::memory_order_relaxed)) bump(plan->calls);
+    if (C10_UNLIKELY(runtime::CallLog::active())) return run_recorded(call, cache, *plan, outs);
     run_planned(call, cache, *plan, outs);
   });
 }

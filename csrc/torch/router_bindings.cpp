@@ -8,10 +8,12 @@
 
 #include "device_allocator.h"
 #include "entry.h"
+#include "errors.h"
 #include "host_route.h"
 #include "plan.h"
 #include "register.h"
 #include "router.h"
+#include "runtime/call_log.h"
 #include "unsupported.h"
 
 namespace py = pybind11;
@@ -51,6 +53,23 @@ py::list counters() {
                                r.syncs, r.nanoseconds));
   }
   return rows;
+}
+
+void start_call_log(size_t capacity) {
+  guarded([&] { runtime::CallLog::get().start(capacity); });
+}
+
+// (rows, dropped)
+py::tuple stop_call_log() {
+  auto log = runtime::CallLog::get().stop();
+  py::list rows;
+  for (const auto& r : log.records) {
+    const size_t dot = r.op.find('.');
+    const auto overload = dot == std::string_view::npos ? std::string_view() : r.op.substr(dot + 1);
+    rows.append(py::make_tuple(r.op.substr(0, dot), overload, runtime::Registry::get().at(r.device).chip.name, r.device,
+                               r.route, r.reason, r.failed, r.start_ns, r.nanoseconds, r.bytes, r.thread));
+  }
+  return py::make_tuple(rows, log.dropped);
 }
 
 py::list registered_ops() {
@@ -151,6 +170,8 @@ void bind_router(py::module_& m) {
   m.def("clear_cache", &clear_plans);
   m.def("counters", &counters);
   m.def("reset_counters", &reset_counters);
+  m.def("start_call_log", &start_call_log, py::arg("capacity"));
+  m.def("stop_call_log", &stop_call_log);
   m.def("query", &query, py::arg("op"));
   m.def("registered_ops", &registered_ops);
   m.def("set_unsupported_error", [](py::object type) {
