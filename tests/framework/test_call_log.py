@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -46,7 +47,7 @@ def test_calls_that_raise_are_recorded() -> None:
     with torch_fl.record_calls() as log, torch_fl.config(fallback="deny"), pytest.raises(torch_fl.UnsupportedOpError):
         x.sinc()
     assert [(call.name, call.failed) for call in log] == [("aten::sinc", True)]
-    with pytest.raises(ZeroDivisionError), torch_fl.record_calls() as log:
+    with contextlib.suppress(ZeroDivisionError), torch_fl.record_calls() as log:
         x.neg()
         raise ZeroDivisionError
     assert [call.name for call in log] == ["aten::neg"]
