@@ -230,7 +230,8 @@ fl_address Allocator::Impl::raw_alloc(uint64_t bytes) {
   chip_said.clear();
   const auto reserved = static_cast<double>(stats.reserved_bytes.current);
   if (fraction < 1.0 && reserved + static_cast<double>(bytes) > fraction * static_cast<double>(total)) {
-    chip_said = "this process may use " + std::to_string(static_cast<int>(fraction * 100)) + "% of it (its memory_fraction)";
+    chip_said =
+        "this process may use " + std::to_string(static_cast<int>(fraction * 100)) + "% of it (its memory_fraction)";
     return 0;
   }
   fl_address address = 0;
