@@ -37,12 +37,16 @@ format: setup  ## let ruff and clang-format rewrite the sources
 	ruff format .
 	$(CXX_SOURCES) | xargs -r clang-format -i
 
-test: lint build test-cpp test-py  ## everything that must pass; pytest's closing line comes last
+test: lint build test-cpp test-sanitize test-py  ## everything that must pass; pytest's closing line comes last
 
 test-cpp: setup  ## the runtime's C++ tests: plain, and under the sanitizers
 	tests/runtime/run.sh plain
 	tests/runtime/run.sh asan
 	tests/runtime/run.sh tsan
+
+test-sanitize: setup  ## core, glue and sim under the sanitizers: threads, streams, memory
+	tests/sanitize/run.sh "$(VENV)" asan
+	tests/sanitize/run.sh "$(VENV)" tsan
 
 test-py: build  ## pytest over the chips' tests and tests/
 	FL_SIM_LIBRARY=$(CURDIR)/torch_fl/chips/sim/libfl_sim.so \

@@ -359,7 +359,7 @@ void Frame::finish_outputs(at::Tensor* outs) {
 
 // PyTorch converts a Scalar to the type it computes in, where it wraps or fails. False: leave the call to the CPU.
 bool Frame::fit_scalars() {
-  const bool promote = (plan_.kernel.flags & FL_KERNEL_PROMOTE) != 0;
+  const bool promote = (plan_.kernel->flags & FL_KERNEL_PROMOTE) != 0;
   const fl_dtype type = promote || plan_.outs.empty() || plan_.outs[0].absent ? plan_.compute_dtype : outs_[0].dtype;
   const bool fill = plan_.mutation && !call_.entry.random;
   for (uint32_t i = 0; i < call_.n_args; ++i) {
@@ -382,7 +382,7 @@ fl_call Frame::make(runtime::StreamId stream, bool live) {
   c.device_index = device.local_index;
   c.device = live ? device.handle() : nullptr;
   c.stream = live ? device.stream(stream) : nullptr;
-  c.kernel = &plan_.kernel;
+  c.kernel = plan_.kernel;
   c.args = values_.data();
   c.n_args = static_cast<uint32_t>(values_.size());
   c.n_outs = static_cast<uint32_t>(outs_.size());
@@ -395,19 +395,19 @@ fl_call Frame::make(runtime::StreamId stream, bool live) {
 
 fl_status launch(Plan& plan, const fl_call& c) {
   runtime::ScratchScope scratch(*plan.device, runtime::current_stream(plan.device->index));
-  return plan.kernel.run(&c);
+  return plan.kernel->run(&c);
 }
 
 }  // namespace
 
 bool kernel_supports(Call& call, Plan& plan, std::string* reason) {
-  if (plan.kernel.supports == nullptr) return true;
+  if (plan.kernel->supports == nullptr) return true;
   Frame frame(call, plan);
   frame.bind_outputs(nullptr, false);
   frame.bind_inputs(false);
   const fl_call c = frame.make(0, false);
   runtime::take_plugin_message();
-  const fl_status status = plan.kernel.supports(&c);
+  const fl_status status = plan.kernel->supports(&c);
   if (status == FL_OK) return true;
   *reason = runtime::take_plugin_message();
   if (reason->empty()) *reason = "the kernel does not support this call";
@@ -417,7 +417,7 @@ bool kernel_supports(Call& call, Plan& plan, std::string* reason) {
 bool execute(Call& call, Plan& plan, at::Tensor* outs, std::string* declined) {
   runtime::Device& device = *plan.device;
   device.handle();
-  if ((plan.kernel.flags & FL_KERNEL_RANDOM) != 0) reserve_philox(call, plan);
+  if ((plan.kernel->flags & FL_KERNEL_RANDOM) != 0) reserve_philox(call, plan);
   const auto start = g_timing.load(std::memory_order_relaxed) ? std::chrono::steady_clock::now()
                                                               : std::chrono::steady_clock::time_point{};
   Frame frame(call, plan);

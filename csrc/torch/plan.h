@@ -103,7 +103,7 @@ struct Plan {
   Policy policy = Policy::Allow;
   std::string reason;
   runtime::Device* device = nullptr;
-  fl_kernel kernel{};
+  const fl_kernel* kernel = nullptr;  ///< the chip's row, which outlives all work that refers to it
   fl_dtype compute_dtype = FL_FLOAT32;
   bool simple = false;              ///< no conversions, no temporaries
   bool mutation = false;            ///< the kernel is of the mutating overload itself: outs are the mutated arguments

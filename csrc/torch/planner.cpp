@@ -41,7 +41,7 @@ class KernelPlanner {
         mutation_kernel_(entry_.form != Form::Functional && entry_.name == kernel.op) {}
 
   bool plan(std::string* reason) {
-    plan_.kernel = kernel_;
+    plan_.kernel = &kernel_;
     plan_.mutation = mutation_kernel_;
     const bool ok = outputs() && choose_dtype() && plan_outputs() && plan_inputs() && ask();
     *reason = reason_;

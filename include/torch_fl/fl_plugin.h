@@ -202,7 +202,7 @@ typedef struct fl_call {
   int32_t device_index; /* of the device within its chip, from 0 */
   fl_device device;
   fl_stream stream;               /* enqueue on this one */
-  const struct fl_kernel* kernel; /* the table row, for user_data */
+  const struct fl_kernel* kernel; /* the table row, for user_data; lives as long as the process */
   const fl_value* args;
   uint32_t n_args;
   uint32_t n_outs;

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import nn
 
+import torch_fl
 from tests.framework.helpers import assert_same, needs_two_devices, twin
 
 THREADS = 8
@@ -196,3 +197,27 @@ def test_streams_from_threads() -> None:
             assert x.cpu().eq(index + 10).all()
 
     _run_in_threads(work)
+
+
+def test_work_outlives_the_thread_that_enqueued_it() -> None:
+    """Nothing that a queued kernel refers to may go with its thread's plan cache."""
+    for _ in range(20):
+        results: list[torch.Tensor] = []
+
+        def work(x: torch.Tensor, results: list[torch.Tensor]) -> None:
+            for _ in range(50):
+                x = x.neg().add(1)
+            results.append(x)
+
+        thread = threading.Thread(target=work, args=(torch.zeros(20_000, device="fl"), results))
+        thread.start()
+        thread.join()
+        assert results[0].eq(0).all()
+
+
+def test_plans_are_dropped_while_their_work_is_queued() -> None:
+    x = torch.zeros(20_000, device="fl")
+    for i in range(50):
+        x = x.neg().add(1)
+        torch_fl.clear_dispatch_cache()
+        assert i % 10 or x.eq((i + 1) % 2).all()

@@ -138,10 +138,11 @@ inline T over(T a, T b) {
     template <class T>                                                                     \
     static auto f([[maybe_unused]] T a, T b, [[maybe_unused]] const Params& p) __VA_ARGS__ \
   }
-#define FL_SIM_FN3(name, ...)                                                                                    \
-  struct name {                                                                                                  \
-    template <class T>                                                                                           \
-    static auto f([[maybe_unused]] T a, T b, [[maybe_unused]] T c, [[maybe_unused]] const Params& p) __VA_ARGS__ \
+#define FL_SIM_FN3(name, ...)                                                       \
+  struct name {                                                                     \
+    template <class T>                                                              \
+    static auto f([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T c, \
+                  [[maybe_unused]] const Params& p) __VA_ARGS__                     \
   }
 
 // Loops of a row, in the order of Kind: f32 f64 i64 u64 bool c64 c128.
