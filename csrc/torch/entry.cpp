@@ -3,6 +3,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
 #include <deque>
 #include <mutex>
 #include <unordered_map>
@@ -54,13 +55,32 @@ bool is_tensor_options(const c10::Argument& a) {
          a.name() == "memory_format";
 }
 
-bool same_inputs(const c10::FunctionSchema& derived, size_t n_inputs, const c10::FunctionSchema& functional) {
-  const auto& d = derived.arguments();
-  const auto& f = functional.arguments();
-  if (f.size() < n_inputs) return false;
-  for (size_t i = 0; i < n_inputs; ++i) {
-    if (d[i].name() != f[i].name() || *d[i].type() != *f[i].type()) return false;
+const std::vector<c10::OperatorName>& overloads_of(const std::string& op_name) {
+  using Map = std::unordered_map<std::string, std::vector<c10::OperatorName>>;
+  static const Map& overloads = *[] {
+    auto* map = new Map();
+    for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) {
+      if (n.name.rfind("aten::", 0) == 0) (*map)[n.name].push_back(n);
+    }
+    return map;
+  }();
+  static const std::vector<c10::OperatorName> none;
+  const auto found = overloads.find(op_name);
+  return found == overloads.end() ? none : found->second;
+}
+
+bool same_first_arguments(size_t n, const c10::FunctionSchema& a, const c10::FunctionSchema& b) {
+  if (a.arguments().size() < n || b.arguments().size() < n) return false;
+  for (size_t i = 0; i < n; ++i) {
+    const c10::Argument &x = a.arguments()[i], &y = b.arguments()[i];
+    if (x.name() != y.name() || *x.type() != *y.type()) return false;
   }
+  return true;
+}
+
+bool same_inputs(const c10::FunctionSchema& derived, size_t n_inputs, const c10::FunctionSchema& functional) {
+  const auto& f = functional.arguments();
+  if (!same_first_arguments(n_inputs, derived, functional)) return false;
   for (size_t i = n_inputs; i < f.size(); ++i) {
     if (!is_tensor_options(f[i])) return false;
   }
@@ -101,22 +121,28 @@ std::atomic<uint32_t> g_next_id{0};
 
 }  // namespace
 
+std::optional<c10::OperatorHandle> out_form(const c10::OperatorHandle& op) {
+  const auto& functional = op.schema();
+  const size_t n = functional.arguments().size();
+  for (const auto& name : overloads_of(op.operator_name().name)) {
+    auto candidate = c10::Dispatcher::singleton().findSchema(name);
+    if (!candidate.has_value()) continue;
+    const auto& out = candidate->schema();
+    if (out.arguments().size() != n + functional.returns().size() || !same_first_arguments(n, functional, out))
+      continue;
+    const auto is_out = [](const c10::Argument& a) { return a.is_out(); };
+    if (std::all_of(out.arguments().begin() + static_cast<int64_t>(n), out.arguments().end(), is_out)) return candidate;
+  }
+  return std::nullopt;
+}
+
 std::string functional_sibling(const c10::OperatorHandle& op, Form form, uint32_t n_out_args) {
   const auto& name = op.operator_name();
   if (form == Form::Functional) return full_name(name);
   std::string base = name.name;
   if (form == Form::InPlace && base.back() == '_') base.pop_back();
   const size_t n_inputs = op.schema().arguments().size() - n_out_args;
-  static const auto* overloads = [] {
-    auto* map = new std::unordered_map<std::string, std::vector<c10::OperatorName>>();
-    for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) {
-      if (n.name.rfind("aten::", 0) == 0) (*map)[n.name].push_back(n);
-    }
-    return map;
-  }();
-  auto found = overloads->find(base);
-  if (found == overloads->end()) return full_name(name);
-  for (const auto& n : found->second) {
+  for (const auto& n : overloads_of(base)) {
     auto candidate = c10::Dispatcher::singleton().findSchema(n);
     if (!candidate.has_value() || mutates(candidate->schema())) continue;
     if (same_inputs(op.schema(), n_inputs, candidate->schema())) return full_name(n);
@@ -149,6 +175,7 @@ Entry::Entry(c10::OperatorHandle handle) : op(handle), id(g_next_id.fetch_add(1)
   }
   kernel_name = functional_sibling(op, form, n_out_args);
   kernel_args = static_cast<uint32_t>(args.size()) - n_out_args;
+  shape_rule = find_shape_rule(kernel_name);
   if (kernel_name != name) {
     auto dot = kernel_name.find('.');
     auto sibling = c10::Dispatcher::singleton().findSchema(

@@ -5,10 +5,12 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "call.h"
+#include "shape_rules.h"
 #include "torch_fl/fl_plugin.h"
 
 namespace torch_fl::glue {
@@ -42,10 +44,11 @@ struct Entry {
   std::vector<uint32_t> mutated;  ///< indices of mutated arguments
   uint32_t n_out_args = 0;        ///< trailing out= arguments
   uint32_t n_returns = 0;
-  std::string kernel_name;      ///< functional sibling; equals `name` for functional overloads
-  uint32_t kernel_args = 0;     ///< arguments of the functional sibling
-  bool tensor_returns = false;  ///< every return is a Tensor (or a mutated argument)
-  bool composite = false;       ///< PyTorch has a CompositeExplicit kernel to hand back to
+  std::string kernel_name;         ///< functional sibling; equals `name` for functional overloads
+  uint32_t kernel_args = 0;        ///< arguments of the functional sibling
+  ShapeRule shape_rule = nullptr;  ///< of the functional sibling
+  bool tensor_returns = false;     ///< every return is a Tensor (or a mutated argument)
+  bool composite = false;          ///< PyTorch has a CompositeExplicit kernel to hand back to
   IntegerRule integer_rule = IntegerRule::None;
   bool predicate = false;             ///< its natural result is bool
   bool scalar_values_matter = false;  ///< output sizes depend on Scalars (arange)
@@ -60,6 +63,9 @@ struct Entry {
 Entry& entry_for(const c10::OperatorHandle& op);
 /// All entries made so far.
 std::vector<Entry*> all_entries();
+
+/// The out= form of a functional overload: the same arguments, and one more for each result.
+std::optional<c10::OperatorHandle> out_form(const c10::OperatorHandle& op);
 
 /// Name of the functional overload that `op` (an out= or in-place form) derives from, or its own name.
 std::string functional_sibling(const c10::OperatorHandle& op, Form form, uint32_t n_out_args);

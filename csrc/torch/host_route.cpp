@@ -4,6 +4,7 @@
 #include <ATen/native/CPUFallback.h>
 #include <ATen/native/Resize.h>
 
+#include <algorithm>
 #include <cstring>
 #include <unordered_set>
 
@@ -274,9 +275,7 @@ bool Staging::moved(const Item& item) const {
 void Staging::store(Item& item) {
   const at::Tensor& t = item.device;
   if (moved(item)) {
-    t.resize_(item.host.sizes());  // dispatched: at::native::resize_ would take memory of the current device
-    t.unsafeGetTensorImpl()->set_sizes_and_strides(item.host.sizes(), item.host.strides());
-    copy_into(t, item.host, false);
+    take_over(t, item.host);
     bump(host_.plan.bytes, extent_bytes(t));
     return;
   }
@@ -312,6 +311,15 @@ at::Tensor adopt(runtime::Device& device, const at::Tensor& cpu) {
   return t;
 }
 
+at::Tensor copy_by_host(runtime::Device& device, const at::Tensor& cpu) {
+  at::Tensor t = allocate_tensor(device, cpu.scalar_type(), cpu.sizes(), cpu.strides());
+  if (cpu.numel() == 0) return t;
+  // After allocating: a block that has just been freed may still be in use by work that was enqueued before.
+  device.synchronize_stream(runtime::current_stream(device.index));
+  std::memcpy(reinterpret_cast<void*>(device_address(t)), cpu.const_data_ptr(), extent_bytes(cpu));
+  return t;
+}
+
 at::Tensor result_to_device(HostCall& host, const at::Tensor& cpu) {
   TORCH_CHECK_NOT_IMPLEMENTED(cpu.layout() == at::kStrided && !cpu.is_quantized(), host.call.entry.name,
                               " gives a result that is not a strided tensor, which fl devices do not hold");
@@ -319,6 +327,9 @@ at::Tensor result_to_device(HostCall& host, const at::Tensor& cpu) {
     return adopt(host.device, cpu);
   }
   bump(host.plan.bytes, extent_bytes(cpu));
+  if (host.device.host_coherent && cpu.is_non_overlapping_and_dense() && !cpu.is_conj() && !cpu.is_neg()) {
+    return copy_by_host(host.device, cpu);
+  }
   return to_device(host.device, cpu);
 }
 
@@ -356,21 +367,31 @@ void check_has_cpu_kernel(HostCall& host) {
 
 // Operators whose result IS a view of an argument must not come here: a copy would silently lose the aliasing.
 void check_not_view(const HostCall& host) {
-  for (const auto& r : host.call.entry.op.schema().returns()) {
-    const bool view = r.alias_info() != nullptr && !r.alias_info()->isWrite();
-    TORCH_CHECK_NOT_IMPLEMENTED(!view, host.call.entry.name,
-                                " returns a view; it is not implemented for fl devices and ",
-                                "cannot run on the host without losing the aliasing");
-  }
+  TORCH_CHECK_NOT_IMPLEMENTED(!gives_view(host.call.entry.op.schema()), host.call.entry.name,
+                              " returns a view; it is not implemented for fl devices and ",
+                              "cannot run on the host without losing the aliasing");
 }
 
 }  // namespace
 
+bool gives_view(const c10::FunctionSchema& schema) {
+  const auto& returns = schema.returns();
+  return std::any_of(returns.begin(), returns.end(),
+                     [](const c10::Argument& r) { return r.alias_info() != nullptr && !r.alias_info()->isWrite(); });
+}
+
+void take_over(const at::Tensor& target, const at::Tensor& host) {
+  target.resize_(host.sizes());  // dispatched: at::native::resize_ would take memory of the current device
+  target.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides());
+  copy_into(target, host, false);
+}
+
+bool stock_fallback() { return g_stock.load(std::memory_order_relaxed); }
 void set_stock_fallback(bool on) { g_stock.store(on); }
 
 void host_route(HostCall& host) {
   Entry& entry = host.call.entry;
-  if (g_stock.load(std::memory_order_relaxed)) return at::native::cpu_fallback(entry.op, &host.stack, true);
+  if (stock_fallback()) return at::native::cpu_fallback(entry.op, &host.stack, true);
   check_not_view(host);
   if (entry.host != nullptr) return entry.host(host);
   check_has_cpu_kernel(host);

@@ -16,7 +16,14 @@ struct HostCall {
 /// Runs the call's operator on the CPU (or its own host implementation). Throws what the CPU kernel throws.
 void host_route(HostCall& host);
 
+/// A device tensor becomes what the CPU made of its counterpart: sizes, strides and values.
+void take_over(const at::Tensor& target, const at::Tensor& host);
+
+/// Whether a result is a view of an argument.
+bool gives_view(const c10::FunctionSchema& schema);
+
 /// For benchmarks: run PyTorch's own at::native::cpu_fallback instead.
 void set_stock_fallback(bool on);
+bool stock_fallback();
 
 }  // namespace torch_fl::glue

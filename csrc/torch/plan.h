@@ -17,6 +17,8 @@
 
 namespace torch_fl::glue {
 
+class Relabelled;
+
 enum class Route : uint8_t { Kernel, Portable, Override, Decomposed, Host, Composite, Denied };
 const char* route_name(Route route);
 
@@ -109,6 +111,7 @@ struct Plan {
   bool mutation = false;            ///< the kernel is of the mutating overload itself: outs are the mutated arguments
   std::vector<TensorPlan> tensors;  ///< in order of appearance, lists flattened
   std::vector<OutPlan> outs;
+  std::shared_ptr<Relabelled> relabelled;  ///< of the host route, where it can go the short way
   // Counters: written by the owning thread only, read by others.
   std::atomic<uint64_t> calls{0}, bytes{0}, syncs{0}, nanoseconds{0};
 

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "execute.h"
+#include "relabelled.h"
 
 namespace torch_fl::glue {
 
@@ -28,6 +29,14 @@ const fl_kernel* find_kernel(const runtime::Chip& chip, const std::string& name)
 }
 
 namespace {
+
+// Our own shape rule of the functional overload. False: there is none, or it does not know.
+bool ask_rule(const Call& call, std::vector<at::Tensor>& metas) {
+  if (call.entry.shape_rule == nullptr) return false;
+  if (call.entry.shape_rule(RuleArgs(call.args, call.n_args), metas)) return true;
+  metas.clear();
+  return false;
+}
 
 /// Planning of one kernel candidate. Each step returns false with `reason` set when the kernel cannot serve.
 class KernelPlanner {
@@ -72,10 +81,21 @@ class KernelPlanner {
   bool functional_outputs() {
     if (call_.meta != nullptr) {
       call_.meta(call_.typed, metas_);
-    } else {
+    } else if (!ask_rule(call_, metas_)) {
       metas_ = dispatcher_meta(call_);
     }
     return metas_.size() == entry_.n_returns ? true : refuse("the shape rule gave no fixed number of outputs");
+  }
+
+  // The rule, where it settles a mutating call: PyTorch's checks of targets that do not fit are left to PyTorch.
+  bool ask_rule_for_targets(std::vector<at::Tensor>& metas) const {
+    if (!ask_rule(call_, metas) || metas.size() != entry_.mutated.size()) return false;
+    for (size_t i = 0; i < metas.size(); ++i) {
+      const at::Tensor& target = tensor(entry_.mutated[i]);
+      if (!metas[i].defined() || metas[i].scalar_type() != target.scalar_type()) return false;
+      if (entry_.form == Form::InPlace && metas[i].sizes() != target.sizes()) return false;
+    }
+    return true;
   }
 
   bool mutated_outputs() {
@@ -87,8 +107,10 @@ class KernelPlanner {
     if (call_.meta != nullptr) {
       std::vector<at::Tensor> ignored;
       call_.meta(call_.typed, ignored);  // checks, and resizes out= arguments
-    } else if (!general_mutation(dispatcher_meta(call_))) {
-      return false;
+    } else {
+      std::vector<at::Tensor> metas;
+      if (!ask_rule_for_targets(metas)) metas = dispatcher_meta(call_);
+      if (!general_mutation(metas)) return false;
     }
     for (size_t i = 0; i < before.size(); ++i) {
       if (tensor(entry_.mutated[i]).sizes() != at::IntArrayRef(before[i])) signature_.forbid_caching();
@@ -444,6 +466,7 @@ std::unique_ptr<Plan> make_plan(Call& call, Signature& signature) {
   plan->reason = reason;
   plan->policy = policy_for(call.entry);
   plan->route = call.entry.composite ? Route::Composite : Route::Host;
+  if (plan->route == Route::Host) plan->relabelled = Relabelled::make(call);
   return plan;
 }
 

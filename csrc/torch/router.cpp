@@ -12,6 +12,7 @@
 #include "host_route.h"
 #include "planner.h"
 #include "random_ops.h"
+#include "relabelled.h"
 #include "runtime/call_log.h"
 #include "unsupported.h"
 
@@ -25,20 +26,21 @@ bool on_fl(const at::Tensor& t) { return t.device().type() == c10::kPrivateUse1;
               "! (when running ", call.entry.name, ")");
 }
 
-void note_device(Call& call, const at::Tensor& t) {
-  const c10::Device device = t.device();
-  if (device.type() == c10::kPrivateUse1) {
-    if (call.device == nullptr) {
-      call.device = &device_at(device.index());
-    } else if (call.device->index != device.index()) {
-      mixed_devices(call, c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(call.device->index)), device);
-    }
+// False: not a device tensor.
+bool note_device(Call& call, const at::Tensor& t) {
+  if (!on_fl(t)) return false;
+  const c10::DeviceIndex index = t.device().index();
+  if (call.device == nullptr) {
+    call.device = &device_at(index);
+  } else if (C10_UNLIKELY(call.device->index != index)) {
+    mixed_devices(call, c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(call.device->index)), t.device());
   }
+  return true;
 }
 
 // CPU tensors beside device ones: scalars are welcome, anything else only where PyTorch allows it.
 void check_host_tensor(const Call& call, const at::Tensor& t, bool mutated) {
-  if (on_fl(t) || call.device == nullptr) return;
+  if (on_fl(t)) return;
   if (!mutated && t.device().is_cpu() && (t.dim() == 0 || call.entry.host_tensors_ok)) return;
   mixed_devices(call, c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(call.device->index)), t.device());
 }
@@ -171,30 +173,26 @@ int32_t requested_device(const Call& call) {
   return runtime::current_device();
 }
 
-void find_device(Call& call) {
+template <class F>
+void each_tensor(const Call& call, F&& f) {
   for (uint32_t i = 0; i < call.n_args; ++i) {
     const PackedArg& a = call.args[i];
-    if (a.kind == Kind::Tensor) {
-      note_device(call, *a.u.tensor);
-    } else if (a.kind == Kind::TensorList) {
-      for (uint32_t k = 0; k < a.count; ++k) {
-        if (a.u.tensors[k].defined()) note_device(call, a.u.tensors[k]);
-      }
-    }
-  }
-  if (call.device == nullptr) {
-    refuse_foreign_generator(call);
-    call.device = &device_at(requested_device(call));
-    return;
-  }
-  for (uint32_t i = 0; i < call.n_args; ++i) {
-    const PackedArg& a = call.args[i];
-    const bool mutated = call.entry.args[i].mutated;
-    if (a.kind == Kind::Tensor) check_host_tensor(call, *a.u.tensor, mutated);
+    if (a.kind == Kind::Tensor) f(i, *a.u.tensor);
     if (a.kind != Kind::TensorList) continue;
     for (uint32_t k = 0; k < a.count; ++k) {
-      if (a.u.tensors[k].defined()) check_host_tensor(call, a.u.tensors[k], mutated);
+      if (a.u.tensors[k].defined()) f(i, a.u.tensors[k]);
     }
+  }
+}
+
+void find_device(Call& call) {
+  bool mixed = false;
+  each_tensor(call, [&](uint32_t, const at::Tensor& t) { mixed |= !note_device(call, t); });
+  if (C10_UNLIKELY(call.device == nullptr)) {
+    refuse_foreign_generator(call);
+    call.device = &device_at(requested_device(call));
+  } else if (C10_UNLIKELY(mixed)) {
+    each_tensor(call, [&](uint32_t i, const at::Tensor& t) { check_host_tensor(call, t, call.entry.args[i].mutated); });
   }
 }
 
@@ -216,19 +214,24 @@ void warn_fallback(Entry& entry, const Plan& plan) {
              "): ", plan.reason, ". Shown once per operator; torch_fl.counters() has the totals.");
 }
 
-void run_on_host(Call& call, Plan& plan) {
+void run_on_host(Call& call, Plan& plan, at::Tensor* outs) {
   if (plan.policy == Policy::Deny && !call.entry.reads_values) throw_unsupported(call, plan.reason);
   warn_fallback(call.entry, plan);
   const auto start = std::chrono::steady_clock::now();
-  HostCall host{call, boxed(call), *call.device, plan};
-  call.results_on_stack = true;
-  host_route(host);
+  if (plan.relabelled != nullptr && !stock_fallback()) {
+    plan.relabelled->run(call, outs);
+    bump(plan.syncs);
+  } else {
+    HostCall host{call, boxed(call), *call.device, plan};
+    call.results_on_stack = true;
+    host_route(host);
+  }
   const auto spent = std::chrono::steady_clock::now() - start;
   bump(plan.nanoseconds, static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count()));
 }
 
 // A kernel declined at run time: route on, and count that under its own reason.
-Plan& route_on(Call& call, PlanCache& cache, const std::string& reason) {
+Plan& route_on(Call& call, PlanCache& cache, const std::string& reason, at::Tensor* outs) {
   Signature none;
   none.forbid_caching();
   auto plan = std::make_unique<Plan>();
@@ -238,7 +241,7 @@ Plan& route_on(Call& call, PlanCache& cache, const std::string& reason) {
   plan->route = call.entry.composite ? Route::Composite : Route::Host;
   Plan* p = cache.insert(call.entry, none, std::move(plan));
   bump(p->calls);
-  p->route == Route::Composite ? run_composite(call) : run_on_host(call, *p);
+  p->route == Route::Composite ? run_composite(call) : run_on_host(call, *p, outs);
   return *p;
 }
 
@@ -247,13 +250,13 @@ Plan& run_planned(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs) {
   switch (plan.route) {
     case Route::Kernel: {
       std::string declined;
-      return execute(call, plan, outs, &declined) ? plan : route_on(call, cache, declined);
+      return execute(call, plan, outs, &declined) ? plan : route_on(call, cache, declined, outs);
     }
     case Route::Composite:
       run_composite(call);
       return plan;
     default:
-      run_on_host(call, plan);
+      run_on_host(call, plan, outs);
       return plan;
   }
 }

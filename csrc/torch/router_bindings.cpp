@@ -2,6 +2,7 @@
 // The router's side of torch_fl._C.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
 
 #include <algorithm>
 #include <chrono>
@@ -91,13 +92,6 @@ const char* policy_name(Policy policy) {
   return policy == Policy::Allow ? "allow" : policy == Policy::Warn ? "warn" : "deny";
 }
 
-bool is_view(const c10::FunctionSchema& schema) {
-  for (const auto& r : schema.returns()) {
-    if (r.alias_info() != nullptr && !r.alias_info()->isWrite()) return true;
-  }
-  return false;
-}
-
 void describe_routes(const Entry& entry, const runtime::Chip& chip, py::dict& row) {
   const fl_kernel* kernel = find_kernel(chip, entry.name);
   if (kernel == nullptr) kernel = find_kernel(chip, entry.kernel_name);
@@ -115,7 +109,7 @@ void describe_routes(const Entry& entry, const runtime::Chip& chip, py::dict& ro
   if (entry.composite) routes.append("decomposed");
   const bool cpu = entry.host != nullptr || entry.op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   const Policy policy = policy_for(entry);
-  if (cpu && !is_view(entry.op.schema()) && policy != Policy::Deny) routes.append("host");
+  if (cpu && !gives_view(entry.op.schema()) && policy != Policy::Deny) routes.append("host");
   row["routes"] = routes;
   row["policy"] = policy_name(policy);
   row["has_host_implementation"] = cpu;
@@ -137,13 +131,27 @@ py::list query(std::string name) {
       row["op"] = entry.op_name;
       row["overload"] = entry.overload;
       row["chip"] = chip->name;
-      row["is_view"] = is_view(op->schema());
+      row["is_view"] = gives_view(op->schema());
       row["composite_implicit"] = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
       describe_routes(entry, *chip, row);
       rows.append(row);
     }
   }
   return rows;
+}
+
+// The outputs' metadata by our own shape rule, for a call on tensors of any device. None: no rule, or it does not know.
+py::object shape_rule(const std::string& name, const std::string& overload, const py::args& args,
+                      const py::kwargs& kwargs) {
+  const Entry& entry = entry_for(name.c_str(), overload.c_str());
+  if (entry.shape_rule == nullptr) return py::none();
+  const Stack stack = torch::jit::createStackForSchema(entry.op.schema(), args, kwargs, std::nullopt);
+  std::vector<PackedArg> packed(stack.size());
+  LazyStore store;
+  for (size_t i = 0; i < stack.size(); ++i) pack_ivalue(packed[i], store, stack[i], entry.args[i].type);
+  std::vector<at::Tensor> outputs;
+  if (!entry.shape_rule(RuleArgs(packed.data(), static_cast<uint32_t>(packed.size())), outputs)) return py::none();
+  return py::cast(outputs);
 }
 
 // Nanoseconds of one cached allocation and its release, median of 32 runs of `count` each.
@@ -182,6 +190,8 @@ void bind_router(py::module_& m) {
   m.def("set_timing", [](bool on) { g_timing.store(on); });
   m.def("set_stock_fallback", &set_stock_fallback);
   m.def("python_meta_calls", &python_meta_calls);
+  m.def("shape_rule", &shape_rule, py::arg("name"), py::arg("overload"));
+  m.def("shape_rules", &shape_rule_names);
   m.def("bench_allocation", &bench_allocation, py::arg("count"), py::arg("bytes"));
 }
 

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host route's short way, where the host can address the chip's memory: the CPU operator works in that memory.
+#pragma once
+
+#include <c10/util/SmallVector.h>
+
+#include "router.h"
+
+namespace torch_fl::glue {
+
+/// Kept in a plan: CPU tensors that are pointed at the memory of each call. Nothing is staged, copied or boxed twice.
+class Relabelled {
+ public:
+  /// Null where the call must go the long way (host_route.h): its outputs are not known beforehand, its arguments share
+  /// memory with what it writes, or it needs care of another kind.
+  static std::shared_ptr<Relabelled> make(const Call& call);
+
+  /// Functional results go to `outs`. Throws what the CPU kernel throws.
+  void run(Call& call, at::Tensor* outs);
+
+ private:
+  struct Shell {
+    uint32_t argument;
+    bool mutated;
+    at::Tensor host;
+  };
+  struct Output {
+    at::ScalarType dtype;
+    at::DimVector sizes, strides;
+    at::Tensor host;
+  };
+  explicit Relabelled(c10::OperatorHandle op) : op_(std::move(op)) {}
+  bool add_arguments(const Call& call);
+  bool add_outputs(const Call& call);
+  void fill_stack(Call& call, at::Tensor* outs);
+  static void settle(Shell& shell, const at::Tensor& target);
+
+  c10::OperatorHandle op_;  ///< the overload, or the out= form of a functional one
+  std::vector<Shell> shells_;
+  std::vector<Output> outputs_;
+  Stack stack_;  ///< its memory is kept between calls
+};
+
+}  // namespace torch_fl::glue

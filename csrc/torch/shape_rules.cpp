@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shape_rules.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/native/RangeUtils.h>
+#include <ATen/native/ReduceOpsUtils.h>
+#include <ATen/native/TypeProperties.h>
+#include <ATen/ops/addcmul_meta_dispatch.h>
+#include <ATen/ops/cat_meta_dispatch.h>
+#include <ATen/ops/eq_meta_dispatch.h>
+#include <ATen/ops/mean_meta_dispatch.h>
+#include <ATen/ops/mul_meta_dispatch.h>
+#include <ATen/ops/sgn_meta_dispatch.h>
+#include <ATen/ops/sigmoid_meta_dispatch.h>
+#include <ATen/ops/sum_meta_dispatch.h>
+
+#include <unordered_map>
+
+namespace torch_fl::glue {
+namespace rules {
+
+at::Tensor dense(at::IntArrayRef sizes, at::ScalarType dtype, at::MemoryFormat format) {
+  return at::detail::empty_meta(sizes, dtype, at::kStrided, at::Device(c10::kMeta), false, format);
+}
+
+at::Tensor strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype) {
+  return at::detail::empty_strided_meta(sizes, strides, dtype, at::kStrided, at::Device(c10::kMeta), false);
+}
+
+at::Tensor like(const at::Tensor& t, at::ScalarType dtype) {
+  if (t.is_non_overlapping_and_dense()) return strided(t.sizes(), t.strides(), dtype);
+  return strided(t.sizes(), at::infer_dense_strides(t.sizes(), t.strides()), dtype);
+}
+
+at::Tensor suggested(const at::Tensor& t) { return dense(t.sizes(), t.scalar_type(), t.suggest_memory_format()); }
+
+namespace {
+
+using Outputs = std::vector<at::Tensor>;
+
+bool give(Outputs& outputs, at::Tensor meta) {
+  outputs.push_back(std::move(meta));
+  return true;
+}
+
+bool is_floating(const at::Tensor& t) { return at::isFloatingType(t.scalar_type()); }
+
+at::Tensor retyped(const at::Tensor& meta, at::ScalarType dtype) {
+  return strided(meta.sizes(), meta.strides(), dtype);
+}
+
+bool is_index(const at::Tensor& t) { return t.scalar_type() == at::kLong || t.scalar_type() == at::kInt; }
+
+// ---- Element by element: a structured operator with the same TensorIterator stands in ---------------------------
+
+at::Tensor unary(const at::Tensor& self) { return at::meta::sgn(self); }
+
+bool activation(const RuleArgs& a, Outputs& o) { return is_floating(a.tensor(0)) && give(o, unary(a.tensor(0))); }
+
+bool like_self(const RuleArgs& a, Outputs& o) { return give(o, like(a.tensor(0))); }
+
+bool floating_like_self(const RuleArgs& a, Outputs& o) { return is_floating(a.tensor(0)) && like_self(a, o); }
+
+bool to_bool(const RuleArgs& a, Outputs& o) { return give(o, retyped(unary(a.tensor(0)), at::kBool)); }
+
+bool absolute(const RuleArgs& a, Outputs& o) {
+  return give(o, retyped(unary(a.tensor(0)), c10::toRealValueType(a.tensor(0).scalar_type())));
+}
+
+bool logit(const RuleArgs& a, Outputs& o) {
+  return !at::isComplexType(a.tensor(0).scalar_type()) && give(o, at::meta::sigmoid(a.tensor(0)));
+}
+
+bool relu(const RuleArgs& a, Outputs& o) {
+  const auto dtype = a.tensor(0).scalar_type();
+  return dtype != at::kBool && !at::isComplexType(dtype) && give(o, unary(a.tensor(0)));
+}
+
+bool binary(const RuleArgs& a, Outputs& o) {
+  at::Tensor meta = at::meta::mul(a.tensor(0), a.tensor(1));
+  return meta.scalar_type() != at::kBool && !at::isComplexType(meta.scalar_type()) && give(o, std::move(meta));
+}
+
+bool floating_binary(const RuleArgs& a, Outputs& o) {
+  return is_floating(a.tensor(0)) && is_floating(a.tensor(1)) && binary(a, o);
+}
+
+bool logical(const RuleArgs& a, Outputs& o) { return give(o, at::meta::eq(a.tensor(0), a.tensor(1))); }
+
+bool complex(const RuleArgs& a, Outputs& o) {
+  const auto dtype = a.tensor(0).scalar_type();
+  if (!is_floating(a.tensor(0)) || dtype == at::kBFloat16 || dtype != a.tensor(1).scalar_type()) return false;
+  return give(o, retyped(at::meta::mul(a.tensor(0), a.tensor(1)), c10::toComplexType(dtype)));
+}
+
+bool where(const RuleArgs& a, Outputs& o) {
+  if (a.tensor(0).scalar_type() != at::kBool) return false;
+  at::native::ResultTypeState state{};
+  for (uint32_t i : {1, 2}) state = at::native::update_result_type_state(a.tensor(i), state);
+  const auto geometry = [&](uint32_t i) { return retyped(a.tensor(i), at::kFloat); };
+  return give(o, retyped(at::meta::addcmul(geometry(0), geometry(1), geometry(2), 1), at::native::result_type(state)));
+}
+
+bool masked(const RuleArgs& a, Outputs& o, bool complex_value) {
+  const at::Tensor &self = a.tensor(0), &mask = a.tensor(1);
+  if (mask.scalar_type() != at::kBool || (complex_value && !at::isComplexType(self.scalar_type()))) return false;
+  return give(o, dense(at::infer_size_dimvector(self.sizes(), mask.sizes()), self.scalar_type()));
+}
+
+bool masked_fill_scalar(const RuleArgs& a, Outputs& o) { return masked(a, o, a.scalar(2).isComplex()); }
+
+bool masked_fill_tensor(const RuleArgs& a, Outputs& o) {
+  return a.tensor(2).dim() == 0 && masked(a, o, a.tensor(2).is_complex());
+}
+
+// ---- Reductions -------------------------------------------------------------------------------------------------
+
+at::Tensor reduced(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim, at::ScalarType dtype) {
+  const auto mask = at::native::make_dim_mask(dims, self.dim());
+  return dense(at::native::shape_from_dim_mask(self, mask, keepdim), dtype);
+}
+
+bool sum(const RuleArgs& a, Outputs& o) {
+  return give(o, at::meta::sum(a.tensor(0), at::OptionalIntArrayRef(at::IntArrayRef()), false, a.dtype(1)));
+}
+
+bool mean(const RuleArgs& a, Outputs& o) {
+  return give(o, at::meta::mean(a.tensor(0), at::OptionalIntArrayRef(at::IntArrayRef()), false, a.dtype(1)));
+}
+
+bool prod(const RuleArgs& a, Outputs& o) {
+  return give(o, dense({}, at::native::get_dtype_from_self(a.tensor(0), a.dtype(1), true)));
+}
+
+bool extremum(const RuleArgs& a, Outputs& o) {
+  const at::Tensor& self = a.tensor(0);
+  return self.numel() > 0 && !self.is_complex() && give(o, dense({}, self.scalar_type()));
+}
+
+bool nansum(const RuleArgs& a, Outputs& o) {
+  const at::Tensor& self = a.tensor(0);
+  if (self.is_complex()) return false;
+  const auto dtype = at::native::get_dtype_from_self(self, a.dtype(3), true);
+  return give(o, reduced(self, a.optional_ints(1), a.flag(2), dtype));
+}
+
+// `together` is the form that returns the mean as well.
+bool spread(const RuleArgs& a, Outputs& o, bool together) {
+  const at::Tensor& self = a.tensor(0);
+  if (!is_floating(self) && !self.is_complex()) return false;
+  const auto dims = a.optional_ints(1);
+  o.push_back(reduced(self, dims, a.flag(3), c10::toRealValueType(self.scalar_type())));
+  if (together) o.push_back(reduced(self, dims, a.flag(3), self.scalar_type()));
+  return true;
+}
+
+bool variance(const RuleArgs& a, Outputs& o) { return spread(a, o, false); }
+bool variance_and_mean(const RuleArgs& a, Outputs& o) { return spread(a, o, true); }
+
+bool logsumexp(const RuleArgs& a, Outputs& o) {
+  const at::Tensor& self = a.tensor(0);
+  return is_floating(self) && give(o, reduced(self, a.ints(1), a.flag(2), self.scalar_type()));
+}
+
+bool count_nonzero(const RuleArgs& a, Outputs& o) {
+  const auto dim = a.optional_integer(1);
+  const auto dims = dim.has_value() ? at::OptionalIntArrayRef(*dim) : std::nullopt;
+  return give(o, reduced(a.tensor(0), dims, false, at::kLong));
+}
+
+bool count_nonzero_dims(const RuleArgs& a, Outputs& o) {
+  return give(o, reduced(a.tensor(0), a.ints(1), false, at::kLong));
+}
+
+bool running_extremum(const RuleArgs& a, Outputs& o) {
+  const at::Tensor& self = a.tensor(0);
+  if (self.is_complex()) return false;
+  at::maybe_wrap_dim(a.integer(1), self.dim());
+  o.push_back(dense(self.sizes(), self.scalar_type()));
+  o.push_back(dense(self.sizes(), at::kLong));
+  return true;
+}
+
+bool logcumsumexp(const RuleArgs& a, Outputs& o) {
+  at::maybe_wrap_dim(a.integer(1), a.tensor(0).dim());
+  return is_floating(a.tensor(0)) && give(o, dense(a.tensor(0).sizes(), a.tensor(0).scalar_type()));
+}
+
+// ---- Products ---------------------------------------------------------------------------------------------------
+
+bool dot(const RuleArgs& a, Outputs& o) {
+  const at::Tensor &x = a.tensor(0), &y = a.tensor(1);
+  const bool fits = x.dim() == 1 && x.sizes() == y.sizes() && x.scalar_type() == y.scalar_type();
+  return fits && give(o, dense({}, x.scalar_type()));
+}
+
+bool matrix_vector(const RuleArgs& a, Outputs& o) {
+  const at::Tensor &m = a.tensor(0), &v = a.tensor(1);
+  const bool fits = m.dim() == 2 && v.dim() == 1 && m.size(1) == v.size(0) && m.scalar_type() == v.scalar_type();
+  return fits && give(o, dense({m.size(0)}, v.scalar_type()));
+}
+
+// ---- Indexing and moving ----------------------------------------------------------------------------------------
+
+bool index_select(const RuleArgs& a, Outputs& o) {
+  const at::Tensor &self = a.tensor(0), &index = a.tensor(2);
+  const int64_t dim = at::maybe_wrap_dim(a.integer(1), self.dim());
+  if (index.dim() > 1 || !is_index(index) || (self.dim() == 0 && index.numel() != 1)) return false;
+  at::DimVector sizes(self.sizes());
+  if (self.dim() > 0) sizes[static_cast<size_t>(dim)] = index.numel();
+  return give(o, dense(sizes, self.scalar_type()));
+}
+
+bool index_fill(const RuleArgs& a, Outputs& o) {
+  const at::Tensor &self = a.tensor(0), &index = a.tensor(2);
+  at::maybe_wrap_dim(a.integer(1), self.dim());
+  if (index.dim() > 1 || index.scalar_type() != at::kLong) return false;
+  return !(a.scalar(3).isComplex() && !self.is_complex()) && give(o, like(self));
+}
+
+bool embedding(const RuleArgs& a, Outputs& o) {
+  const at::Tensor &weight = a.tensor(0), &indices = a.tensor(1);
+  if (weight.dim() != 2 || !is_index(indices)) return false;
+  at::DimVector sizes(indices.sizes());
+  sizes.push_back(weight.size(1));
+  return give(o, dense(sizes, weight.scalar_type()));
+}
+
+bool embedding_backward(const RuleArgs& a, Outputs& o) {
+  const at::Tensor &grad = a.tensor(0), &indices = a.tensor(1);
+  if (grad.dim() < 1 || !is_index(indices)) return false;
+  return give(o, dense({a.integer(2), grad.size(-1)}, grad.scalar_type()));
+}
+
+bool take(const RuleArgs& a, Outputs& o) {
+  const at::Tensor &self = a.tensor(0), &index = a.tensor(1);
+  if (index.scalar_type() != at::kLong || (self.numel() == 0 && index.numel() != 0)) return false;
+  return give(o, dense(index.sizes(), self.scalar_type()));
+}
+
+bool flip(const RuleArgs& a, Outputs& o) {
+  at::dim_list_to_bitset(a.ints(1), a.tensor(0).dim());  // refuses what is out of range or twice there
+  return like_self(a, o);
+}
+
+// PyTorch joins two slices. Which layout that gives depends on theirs, so the slices are described and joined.
+at::Tensor rolled(const at::Tensor& self, int64_t shift, int64_t dim) {
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  const int64_t size = self.size(dim);
+  const int64_t start = ((size - shift) % size + size) % size;
+  const auto slice = [&](int64_t length) {
+    at::DimVector sizes(self.sizes());
+    sizes[static_cast<size_t>(dim)] = length;
+    return strided(sizes, self.strides(), self.scalar_type());
+  };
+  return at::meta::cat(std::vector<at::Tensor>{slice(size - start), slice(start)}, dim);
+}
+
+bool roll(const RuleArgs& a, Outputs& o) {
+  const at::Tensor& self = a.tensor(0);
+  const auto shifts = a.ints(1), dims = a.ints(2);
+  if (dims.size() != shifts.size() || dims.empty()) {
+    return dims.empty() && shifts.size() == 1 && self.numel() > 0 && give(o, dense(self.sizes(), self.scalar_type()));
+  }
+  if (self.numel() == 0) return false;
+  at::Tensor meta = self;
+  for (size_t i = 0; i < dims.size(); ++i) meta = rolled(meta, shifts[i], dims[i]);
+  return give(o, std::move(meta));
+}
+
+bool repeat(const RuleArgs& a, Outputs& o) {
+  const at::Tensor& self = a.tensor(0);
+  const auto repeats = a.ints(1);
+  const auto dim = static_cast<size_t>(self.dim());
+  if (repeats.size() < dim) return false;
+  at::DimVector sizes(repeats);
+  for (size_t i = 0; i < dim; ++i) sizes[repeats.size() - dim + i] *= self.size(static_cast<int64_t>(i));
+  return give(o, dense(sizes, self.scalar_type()));
+}
+
+// ---- Factories: reached through their out= forms, which have no dtype argument ----------------------------------
+
+bool sequence(const RuleArgs& a, Outputs& o, int64_t length) {
+  return length >= 0 && a.last().defined() && give(o, dense({length}, a.last().scalar_type()));
+}
+
+bool arange(const RuleArgs& a, Outputs& o) {
+  if (!a.last().defined()) return false;
+  const bool exact = a.last().scalar_type() == at::kLong;
+  const auto length = exact ? &at::native::compute_arange_size<int64_t> : &at::native::compute_arange_size<double>;
+  return sequence(a, o, length(a.scalar(0), a.scalar(1), a.scalar(2)));
+}
+
+bool linspace(const RuleArgs& a, Outputs& o) { return sequence(a, o, a.integer(2)); }
+
+bool identity(const RuleArgs& a, Outputs& o, int64_t rows, int64_t columns) {
+  if (rows < 0 || columns < 0 || !a.last().defined()) return false;
+  return give(o, dense({rows, columns}, a.last().scalar_type()));
+}
+
+bool eye(const RuleArgs& a, Outputs& o) { return identity(a, o, a.integer(0), a.integer(0)); }
+bool eye_rectangular(const RuleArgs& a, Outputs& o) { return identity(a, o, a.integer(0), a.integer(1)); }
+
+constexpr ShapeRuleRow kRows[] = {
+    // element by element
+    {"aten::__lshift__.Tensor", binary},
+    {"aten::__rshift__.Tensor", binary},
+    {"aten::abs", absolute},
+    {"aten::complex", complex},
+    {"aten::floor_divide", binary},
+    {"aten::hardswish", activation},
+    {"aten::hardswish_backward", floating_binary},
+    {"aten::hardtanh", floating_like_self},
+    {"aten::hardtanh_backward", floating_binary},
+    {"aten::isinf", to_bool},
+    {"aten::isnan", to_bool},
+    {"aten::logical_and", logical},
+    {"aten::logical_not", to_bool},
+    {"aten::logical_or", logical},
+    {"aten::logical_xor", logical},
+    {"aten::logit", logit},
+    {"aten::masked_fill.Scalar", masked_fill_scalar},
+    {"aten::masked_fill.Tensor", masked_fill_tensor},
+    {"aten::nan_to_num", like_self},
+    {"aten::relu", relu},
+    {"aten::where.self", where},
+    // reductions and scans
+    {"aten::count_nonzero", count_nonzero},
+    {"aten::count_nonzero.dim_IntList", count_nonzero_dims},
+    {"aten::cummax", running_extremum},
+    {"aten::cummin", running_extremum},
+    {"aten::logcumsumexp", logcumsumexp},
+    {"aten::logsumexp", logsumexp},
+    {"aten::max", extremum},
+    {"aten::mean", mean},
+    {"aten::min", extremum},
+    {"aten::nansum", nansum},
+    {"aten::prod", prod},
+    {"aten::std.correction", variance},
+    {"aten::std_mean.correction", variance_and_mean},
+    {"aten::sum", sum},
+    {"aten::var.correction", variance},
+    {"aten::var_mean.correction", variance_and_mean},
+    // products
+    {"aten::dot", dot},
+    {"aten::mv", matrix_vector},
+    // indexing and moving
+    {"aten::embedding", embedding},
+    {"aten::embedding_dense_backward", embedding_backward},
+    {"aten::flip", flip},
+    {"aten::index_fill.int_Scalar", index_fill},
+    {"aten::index_select", index_select},
+    {"aten::repeat", repeat},
+    {"aten::roll", roll},
+    {"aten::take", take},
+    // factories
+    {"aten::arange.start_step", arange},
+    {"aten::eye", eye},
+    {"aten::eye.m", eye_rectangular},
+    {"aten::linspace", linspace},
+};
+
+}  // namespace
+}  // namespace rules
+
+namespace {
+
+const std::unordered_map<std::string, ShapeRule>& table() {
+  static const auto& map = *[] {
+    auto* made = new std::unordered_map<std::string, ShapeRule>();
+    for (const auto& row : rules::kRows) made->emplace(row.op, row.rule);
+    for (const auto& row : rules::network_rules()) made->emplace(row.op, row.rule);
+    return made;
+  }();
+  return map;
+}
+
+}  // namespace
+
+ShapeRule find_shape_rule(const std::string& op) {
+  const auto found = table().find(op);
+  return found == table().end() ? nullptr : found->second;
+}
+
+std::vector<std::string> shape_rule_names() {
+  std::vector<std::string> names;
+  for (const auto& [op, rule] : table()) names.push_back(op);
+  return names;
+}
+
+}  // namespace torch_fl::glue
