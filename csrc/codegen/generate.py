@@ -178,16 +178,28 @@ def wanted(op: Operator, schema: torch._C.FunctionSchema) -> bool:
         return False
     if op.returns == "at::Tensor &" and "at::Tensor &" not in op.arguments:
         return False
-    if is_composite(op.name) and any(a.is_out for a in schema.arguments):
-        return False  # PyTorch's generated out= form: calls the functional one and copies
+    if is_generated_out(op.name, schema):
+        return False
     return packable(op) and not is_view(schema)
 
 
-def is_composite(name: str) -> bool:
+def has_out(schema: torch._C.FunctionSchema) -> bool:
+    return any(a.is_out for a in schema.arguments)
+
+
+def is_generated_out(name: str, schema: torch._C.FunctionSchema) -> bool:
+    """An out= form that PyTorch generates: it calls the functional one and copies."""
+    return has_out(schema) and is_composite(name, schema) and not has_kernel(name, "CPU")
+
+
+def is_composite(name: str, schema: torch._C.FunctionSchema) -> bool:
     """PyTorch can run it without us: install a trampoline only where a chip has a kernel."""
     if has_kernel(name, "CompositeExplicitAutograd"):
         return True
-    return not has_kernel(name, "CPU") and not has_kernel(name, "CompositeExplicitAutogradNonFunctional")
+    if has_kernel(name, "CPU"):
+        return False
+    # Without a CPU kernel this is not a structured operator's wrapper but a composition of views and copies.
+    return not has_out(schema) or not has_kernel(name, "CompositeExplicitAutogradNonFunctional")
 
 
 def schemas() -> dict[str, torch._C.FunctionSchema]:
@@ -278,7 +290,8 @@ def main() -> None:
         chosen = re.fullmatch(arguments.overloads, name.removeprefix("aten::"))
         if chosen and name in known and wanted(op, known[name]):
             meta = meta_of(op, metas) if name in structured else None
-            rows.append(Row(op, meta, is_composite(name)))
+            # The router sees every out=: composites do not check where it lives.
+            rows.append(Row(op, meta, is_composite(name, known[name]) and not has_out(known[name])))
     shards = min(SHARDS, -(-len(rows) // ROWS_PER_SHARD))
     for index in range(SHARDS):
         write_shard(out / f"trampolines_{index}.cpp", index, rows[index::shards] if index < shards else [])

@@ -182,8 +182,12 @@ Entry::Entry(c10::OperatorHandle handle) : op(handle), id(g_next_id.fetch_add(1)
         {kernel_name.substr(0, dot), dot == std::string::npos ? "" : kernel_name.substr(dot + 1)});
     if (sibling.has_value()) kernel_args = static_cast<uint32_t>(sibling->schema().arguments().size());
   }
+  cpu_kernel = op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+  // A structured operator's NonFunctional kernel calls its out= form; the others' are compositions.
   composite = (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
-               op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse2)) &&
+               op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse2) ||
+               (!cpu_kernel && form == Form::Functional &&
+                op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional))) &&
               kNeverComposite.count(name) == 0;
   if (kDivisions.count(base) > 0) integer_rule = IntegerRule::Divisor;
   if (base == "pow") integer_rule = IntegerRule::Exponent;

@@ -48,7 +48,8 @@ struct Entry {
   uint32_t kernel_args = 0;        ///< arguments of the functional sibling
   ShapeRule shape_rule = nullptr;  ///< of the functional sibling
   bool tensor_returns = false;     ///< every return is a Tensor (or a mutated argument)
-  bool composite = false;          ///< PyTorch has a CompositeExplicit kernel to hand back to
+  bool composite = false;          ///< PyTorch has a composite kernel to hand back to
+  bool cpu_kernel = false;         ///< ... and a CPU kernel, too
   IntegerRule integer_rule = IntegerRule::None;
   bool predicate = false;             ///< its natural result is bool
   bool scalar_values_matter = false;  ///< output sizes depend on Scalars (arange)

@@ -121,13 +121,19 @@ class KernelPlanner {
   bool general_mutation(const std::vector<at::Tensor>& metas) {
     for (size_t i = 0; i < metas.size(); ++i) {
       const at::Tensor& target = tensor(entry_.mutated[i]);
-      if (!has(FL_KERNEL_PROMOTE) && target.scalar_type() != first_dtype()) return refuse("out= has another dtype");
+      // Some of these operators cast to the type of out=, others refuse it: the CPU kernel knows.
+      const at::ScalarType type = has(FL_KERNEL_PROMOTE) ? promoted() : first_dtype();
+      if (!entry_.predicate && target.scalar_type() != type) return refuse("out= has another dtype");
       if (metas[i].sizes() == target.sizes()) continue;
       if (entry_.form == Form::InPlace || is_input(target)) {
         return refuse("the shape rule changes the shape of a mutated argument");
       }
-      if (target.numel() != 0) return refuse("out= must be resized");  // the CPU kernel warns in its own words
+      // Of other shapes, the CPU kernel decides whether to resize them, and warns in its own words.
+      if (target.dim() != 1 || target.numel() != 0) return refuse("out= must be resized");
       target.resize_(metas[i].sizes());
+      if (metas[i].is_non_overlapping_and_dense()) {
+        target.unsafeGetTensorImpl()->set_sizes_and_strides(metas[i].sizes(), metas[i].strides());
+      }
     }
     return true;
   }
@@ -165,8 +171,8 @@ class KernelPlanner {
   bool choose_dtype() {
     at::ScalarType compute = has(FL_KERNEL_PROMOTE) ? promoted() : first_dtype();
     if (has(FL_KERNEL_PROMOTE) && !entry_.predicate && at::isIntegralType(compute, true)) {
-      const auto out = target_dtype(0);
-      if (out.has_value() && (at::isFloatingType(*out) || at::isComplexType(*out))) compute = *out;
+      const auto out = functional_dtype();  // floating-point for the likes of sin and true division
+      if (out.has_value() && is_inexact(*out)) compute = *out;
     }
     compute_ = compute;
     plan_.compute_dtype = to_fl_dtype(compute);
@@ -188,6 +194,16 @@ class KernelPlanner {
     return i < entry_.mutated.size() && call_.args[entry_.mutated[i]].kind == Kind::Tensor
                ? std::optional(tensor(entry_.mutated[i]).scalar_type())
                : std::nullopt;
+  }
+
+  static bool is_inexact(at::ScalarType type) { return at::isFloatingType(type) || at::isComplexType(type); }
+
+  // What the functional form would return. An out= of a wider type does not widen the computation, only its result.
+  std::optional<at::ScalarType> functional_dtype() const {
+    const auto target = target_dtype(0);
+    if (entry_.form != Form::Out || mutation_kernel_ || !target.has_value() || !is_inexact(*target)) return target;
+    const auto metas = functional_meta(call_);
+    return metas.empty() || !metas[0].defined() ? std::nullopt : std::optional(metas[0].scalar_type());
   }
 
   template <class F>
@@ -242,6 +258,9 @@ class KernelPlanner {
     if (first > 0) return refuse("the out= form also mutates an input");
     for (uint32_t m : entry_.mutated) {
       const PackedArg& a = call_.args[m];
+      // Structured operators have checked this; of the others the CPU kernel knows which forbid it.
+      const bool unchecked = entry_.form == Form::Out && call_.meta == nullptr && a.kind == Kind::Tensor;
+      if (unchecked && overlaps_inputs(m, tensor(m))) return refuse("out= shares memory with an input");
       if (a.kind == Kind::Tensor) plan_.outs.push_back(target(m, -1, *a.u.tensor));
       if (a.kind != Kind::TensorList) continue;
       for (uint32_t k = 0; k < a.count; ++k) plan_.outs.push_back(target(m, static_cast<int32_t>(k), a.u.tensors[k]));
@@ -465,7 +484,9 @@ std::unique_ptr<Plan> make_plan(Call& call, Signature& signature) {
   plan->device = call.device;
   plan->reason = reason;
   plan->policy = policy_for(call.entry);
-  plan->route = call.entry.composite ? Route::Composite : Route::Host;
+  // A chip without kernels would send every operator of the composition to the host, one by one.
+  const bool whole = call.entry.cpu_kernel && call.device->chip.kernels.empty();
+  plan->route = call.entry.composite && !whole ? Route::Composite : Route::Host;
   if (plan->route == Route::Host) plan->relabelled = Relabelled::make(call);
   return plan;
 }

@@ -352,7 +352,7 @@ std::tuple<at::Tensor, at::Tensor> checked_native_dropout(const at::Tensor& inpu
 }
 
 at::Tensor& bernoulli_out(const at::Tensor& self, Generator g, at::Tensor& out) {
-  at::native::resize_output(out, self.sizes());
+  out.resize_(self.sizes());  // without a warning, as on the CPU
   return out.bernoulli_(self, std::move(g));
 }
 

@@ -3,6 +3,7 @@
 
 #include <torch/library.h>
 
+#include <algorithm>
 #include <mutex>
 #include <unordered_set>
 
@@ -25,6 +26,18 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 std::string in_place_form(const std::string& op) {
   const auto dot = op.find('.');
   return dot == std::string::npos ? op + "_" : op.substr(0, dot) + "_" + op.substr(dot);
+}
+
+// A chip without kernels runs composites that have a CPU kernel, too, on the host in one piece.
+bool has_bare_chip() {
+  const auto& chips = runtime::Registry::get().chips();
+  return std::any_of(chips.begin(), chips.end(), [](const auto& chip) { return chip->kernels.empty(); });
+}
+bool has_cpu_kernel(const std::string& op) {
+  const auto dot = op.find('.');
+  auto handle =
+      c10::Dispatcher::singleton().findSchema({op.substr(0, dot), dot == std::string::npos ? "" : op.substr(dot + 1)});
+  return handle.has_value() && handle->hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
 std::unordered_set<std::string> kernel_names() {
@@ -58,8 +71,10 @@ void enable_chip_kernels() {
   static std::unordered_set<std::string> installed;
   std::lock_guard<std::mutex> lock(mutex);
   const auto names = kernel_names();
+  const bool bare = has_bare_chip();
   for (const TrampolineRow* row : all_trampolines()) {
-    if (!row->composite || names.count(std::string("aten::") + row->name) == 0) continue;
+    const std::string op = std::string("aten::") + row->name;
+    if (!row->composite || (names.count(op) == 0 && !(bare && has_cpu_kernel(op)))) continue;
     if (installed.insert(row->name).second) row->install(late_library(), row->name);
   }
   clear_plans();

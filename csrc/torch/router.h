@@ -26,6 +26,8 @@ at::Tensor allocate_tensor(runtime::Device& device, at::ScalarType dtype, at::In
 /// Metadata of the outputs (and of mutated arguments after the call) through the dispatcher's Meta key. Slow; may enter
 /// Python. Throws what the meta kernel throws.
 std::vector<at::Tensor> dispatcher_meta(Call& call);
+/// Of an out= or in-place call: what its functional sibling would return; empty if it has none. As slow.
+std::vector<at::Tensor> functional_meta(Call& call);
 uint64_t python_meta_calls();
 
 runtime::Device& runtime_device(const at::Tensor& tensor);

@@ -47,12 +47,25 @@ void collect(const c10::IValue& v, std::vector<at::Tensor>& out) {
   }
 }
 
+c10::OperatorHandle handle_of(const std::string& name) {
+  const auto dot = name.find('.');
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.substr(0, dot).c_str(),
+                                                        dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
+}
+
+std::vector<at::Tensor> run_meta(const c10::OperatorHandle& op, Stack& stack) {
+  g_meta_calls.fetch_add(1, std::memory_order_relaxed);
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+  std::vector<at::Tensor> outputs;
+  for (const auto& v : stack) collect(v, outputs);
+  return outputs;
+}
+
 }  // namespace
 
 uint64_t python_meta_calls() { return g_meta_calls.load(); }
 
 std::vector<at::Tensor> dispatcher_meta(Call& call) {
-  g_meta_calls.fetch_add(1, std::memory_order_relaxed);
   Stack stack;
   for (const auto& v : boxed(call)) stack.push_back(to_meta(v));
   std::vector<at::Tensor> mutated;
@@ -62,11 +75,17 @@ std::vector<at::Tensor> dispatcher_meta(Call& call) {
     }
   }
   for (uint32_t m : call.entry.mutated) collect(stack[m], mutated);
-  call.entry.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
-  if (call.entry.form != Form::Functional) return mutated;
-  std::vector<at::Tensor> outputs;
-  for (const auto& v : stack) collect(v, outputs);
-  return outputs;
+  auto outputs = run_meta(call.entry.op, stack);
+  return call.entry.form == Form::Functional ? outputs : mutated;
+}
+
+std::vector<at::Tensor> functional_meta(Call& call) {
+  const Entry& entry = call.entry;
+  if (entry.kernel_name == entry.name) return {};
+  Stack stack;
+  for (size_t i = 0; i + entry.n_out_args < entry.args.size(); ++i) stack.push_back(to_meta(boxed(call)[i]));
+  stack.resize(entry.kernel_args);  // the functional form's tensor options: none
+  return run_meta(handle_of(entry.kernel_name), stack);
 }
 
 }  // namespace torch_fl::glue

@@ -25,8 +25,13 @@ OUT_CALLS: dict[str, Callable[..., Any]] = {
     "index_select": lambda x, out: torch.index_select(x, 0, torch.tensor([1, 0], device=x.device), out=out),
     "arange": lambda x, out: torch.arange(6, out=out),
     "nonzero": lambda x, out: torch.nonzero(x > 0, out=out.long()),
+    "nan_to_num": lambda x, out: torch.nan_to_num(x, out=out),
+    "conj_physical": lambda x, out: torch.conj_physical(x, out=out),
+    "logsigmoid": lambda x, out: torch._C._nn.log_sigmoid(x, out=out),
+    "linspace": lambda x, out: torch.linspace(0, 1, 6, out=out),
+    "addr": lambda x, out: torch.addr(x, x[:, 0], x[0], out=out),
 }
-SHAPES = [(0,), (2, 3), (2, 2), (3,), (4, 3), (7,), (1, 1, 1)]
+SHAPES = [(0,), (0, 2), (2, 3), (2, 2), (3,), (4, 3), (7,), (1, 1, 1)]
 
 
 def _with_warnings(function: Callable[..., Any], *args: Any) -> tuple[Any, list[str]]:
@@ -60,6 +65,54 @@ def test_out_of_another_type(name: str, dtype: torch.dtype) -> None:
     agree(call, values((2, 3), torch.float32), tolerance=(1e-2, 1e-2))
 
 
+WIDER: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "add": lambda x, out: torch.add(x, x, out=out),
+    "mul": lambda x, out: torch.mul(x, x, out=out),
+    "sub": lambda x, out: torch.sub(x, 3, out=out),
+    "square": lambda x, out: torch.pow(x, 2, out=out),
+    "div": lambda x, out: torch.div(x, 3, out=out),
+    "reciprocal": lambda x, out: torch.reciprocal(x, out=out),
+    "rsqrt": lambda x, out: torch.rsqrt(x, out=out),
+    "sin": lambda x, out: torch.sin(x, out=out),
+    "logical_not": lambda x, out: torch.logical_not(x, out=out),
+}
+
+
+@pytest.mark.parametrize("wide", [torch.float32, torch.float64, torch.complex128])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64])
+@pytest.mark.parametrize("name", WIDER)
+def test_a_wider_out_does_not_widen_the_computation(name: str, dtype: torch.dtype, wide: torch.dtype) -> None:
+    """Integers wrap, and what needs a floating-point type computes in the default one, whatever out= could hold."""
+    x = torch.tensor([0, 1, 100, 200]).to(dtype)
+    agree(lambda a: WIDER[name](a, torch.zeros(4, dtype=wide, device=a.device)), x)
+
+
+FRESH: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "conj_physical": lambda x, out: torch.conj_physical(x, out=out),
+    "abs": lambda x, out: torch.abs(x, out=out),
+    "nan_to_num": lambda x, out: torch.nan_to_num(x, out=out),
+    "where": lambda x, out: torch.where(x > 0, x, x, out=out),
+    "neg": lambda x, out: torch.neg(x, out=out),
+    "cumsum": lambda x, out: torch.cumsum(x, 1, out=out),
+    "sort": lambda x, out: torch.sort(x, out=(out, torch.zeros(0, dtype=torch.long, device=x.device))),
+    "take": lambda x, out: torch.take(x, torch.zeros(3, 2, dtype=torch.long, device=x.device).t(), out=out),
+    "ifft": lambda x, out: torch.fft.ifft(x, dim=0, out=out.cfloat()),
+}
+
+
+@pytest.mark.parametrize("name", FRESH)
+def test_a_fresh_out_gets_the_strides_of_the_cpu(name: str) -> None:
+    agree(lambda x: FRESH[name](x, torch.zeros(0, device=x.device)), values((4, 3), torch.float32).t(), strides=True)
+
+
+def test_random_out_is_resized_without_a_warning() -> None:
+    for device in ("cpu", DEVICE):
+        call = lambda out, d=device: torch.bernoulli(torch.ones(3, device=d), out=out)  # noqa: E731
+        found, texts = _with_warnings(call, torch.zeros(3, 2, device=device))
+        assert found.tolist() == [1, 1, 1]
+        assert not texts
+
+
 def test_out_of_every_layout() -> None:
     def strided(x: torch.Tensor) -> torch.Tensor:
         return torch.add(x, 1, out=torch.zeros(3, 2, device=x.device).t())
@@ -85,6 +138,11 @@ def test_out_that_is_an_input() -> None:
     agree(lambda x: torch.mm(x, x, out=x), values((3, 3), torch.float32))
     agree(lambda x: torch.cumsum(x, 0, out=x), values((3, 3), torch.float32))
     agree(lambda x: torch.cat([x, x], out=x), values((3, 3), torch.float32))
+    for function in (torch.take, torch.index_select, torch.gather):
+        dim = () if function is torch.take else (0,)
+        index = torch.tensor([1, 0, 2])
+        agree(lambda x, i, f=function, d=dim: f(x, *d, i, out=x), values((3,), torch.float32), index)
+        agree(lambda x, i, f=function, d=dim: f(x, *d, i, out=i), torch.tensor([5, 6, 7]), index)
 
 
 def test_out_that_requires_grad_is_refused() -> None:

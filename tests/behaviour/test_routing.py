@@ -265,3 +265,23 @@ def test_foreach_optimizers_whose_operators_take_the_host_route(optimizer: str) 
         results.append(eval(done.stdout.split("RESULT")[1]))
     for mine, hidden in zip(*results, strict=True):
         assert mine == pytest.approx(hidden, rel=1e-5, abs=1e-6)
+
+
+def test_compositions_of_views_and_copies_are_not_host_calls() -> None:
+    x = torch.ones(4, 4, device=DEVICE)
+    torch_fl.reset_counters()
+    torch.select_scatter(x, x[0], 0, 1)
+    torch.permute_copy(x, (1, 0))
+    torch.diag_embed(x)
+    names = {str(row.op).removeprefix("aten::") for row in torch_fl.counters()}
+    assert not names & {"select_scatter", "permute_copy", "diag_embed"}
+
+
+@pytest.mark.skipif(not HIDDEN_KERNELS, reason="about a chip without kernels")
+def test_a_chip_without_kernels_runs_composites_in_one_piece() -> None:
+    x, w = torch.ones(2, 4, 3, device=DEVICE), torch.ones(4, device=DEVICE)
+    torch_fl.reset_counters()
+    torch.group_norm(x, 2, w, w)
+    torch.addr(x[0], w, x[0, 0])
+    calls = {str(row.op).removeprefix("aten::"): row.calls for row in torch_fl.counters() if row.route == "host"}
+    assert calls == {"native_group_norm": 1, "addr": 1}

@@ -216,3 +216,31 @@ def test_channels_last_is_kept() -> None:
         lambda a: a.clone(),
     ):
         agree(function, x, strides=True, tolerance=(1e-5, 1e-5), may_raise=False)
+
+
+COPIES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "as_strided_copy": lambda x: torch.as_strided_copy(x, (2, 3), (7, 1), 3),
+    "as_strided_copy at the start": lambda x: torch.as_strided_copy(x, (1,), (1,), 0),
+    "as_strided_scatter": lambda x: torch.as_strided_scatter(x, x[0, :2] * 2, (2,), (3,), 4),
+    "slice_scatter": lambda x: torch.slice_scatter(x, x[:1] * 2, 0, 1, 2),
+    "select_scatter": lambda x: torch.select_scatter(x, x[0] * 2, 0, 1),
+    "diagonal_scatter": lambda x: torch.diagonal_scatter(x, x[0] * 2),
+    "select_backward": lambda x: torch.ops.aten.select_backward(x[0], (3, 2), 0, 1),
+    "diag_embed": lambda x: torch.diag_embed(x),
+    "permute_copy": lambda x: torch.permute_copy(x, (1, 0)),
+    "expand_copy": lambda x: torch.expand_copy(x[:, :1], (3, 4)),
+    "unfold_copy": lambda x: torch.unfold_copy(x, 0, 2, 1),
+    "slice_copy": lambda x: torch.slice_copy(x, 1, 0, 1),
+    "view_as_real_copy": lambda x: torch.view_as_real_copy(torch.complex(x, x)),
+    "new_empty_strided": lambda x: x.new_empty_strided((2, 3), (7, 8)).fill_(1),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_of_views_see_the_whole_storage(name: str) -> None:
+    """The argument has gaps and an offset; what lies around it can be read through a copy of another view."""
+
+    def call(whole: torch.Tensor) -> torch.Tensor:
+        return COPIES[name](whole[1:4, 1::2])
+
+    agree(call, values((5, 5), torch.float32), strides=True, may_raise=False)

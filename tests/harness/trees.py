@@ -78,6 +78,28 @@ class Mover:
         return known
 
 
+_WIDEST = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex32: torch.complex128,
+    torch.complex64: torch.complex128,
+}
+
+
+class Widener(Mover):
+    """Copies on the CPU in the widest floating-point type: what a call would give if it hardly rounded."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu")
+
+    def move(self, value: Any) -> Any:
+        return _WIDEST.get(value, value) if isinstance(value, torch.dtype) else super().move(value)
+
+    def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach().clone().to(_WIDEST.get(tensor.dtype, tensor.dtype))
+
+
 def tensors_of(value: Any) -> Iterator[torch.Tensor]:
     """Every tensor of a tree, in order."""
     if isinstance(value, torch.Tensor):

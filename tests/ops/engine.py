@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +31,7 @@ import torch
 from tests.harness import compare, device
 from tests.harness.compare import Mismatch
 from tests.harness.device import DEVICE
-from tests.harness.trees import Mover, describe, tensors_of
+from tests.harness.trees import Mover, Widener, describe, tensors_of
 from tests.ops import ties, variants
 from tests.ops.outcome import Outcome, Recorder, error_text
 from tests.ops.tolerances import tolerances_for
@@ -95,6 +96,10 @@ class Arguments:
             return Arguments(moved, Mover("cpu").move(self.args), kwargs, True)
         return Arguments(*Mover(device).move(self.tree))
 
+    def widened(self) -> Arguments:
+        """A copy on the CPU in the widest floating-point type."""
+        return Arguments(*Widener().move(self.tree))
+
     def apply(self, function: Callable[..., Any], **extra: Any) -> Any:
         return function(self.input, *self.args, **{**self.kwargs, **extra})
 
@@ -117,6 +122,12 @@ class Reference:
     output: Any
     arguments: Arguments  # afterwards
     random: bool
+    wider: Callable[[], Reference | None]  # the same call in the widest type
+
+    def exact(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """What a tensor of the output would be if the CPU hardly rounded."""
+        wider = self.wider()
+        return compare.exact_results(self.output, wider.output)(tensor) if wider is not None else None
 
 
 def reference(function: Callable[..., Any], arguments: Arguments, **extra: Any) -> Reference | None:
@@ -134,7 +145,7 @@ def reference(function: Callable[..., Any], arguments: Arguments, **extra: Any) 
         again = arguments.to("cpu")
         with other_seeds():
             random = differ((output, mine.tree), (again.apply(function, **extra), again.tree))
-    return Reference(output, mine, random)
+    return Reference(output, mine, random, functools.cache(lambda: reference(function, arguments.widened(), **extra)))
 
 
 def seeds_itself(function: Callable[..., Any]) -> bool:
@@ -239,7 +250,8 @@ class PairCheck:
         """Raise Mismatch unless the output is the expected one, on the device."""
         output = ties.settle(self.op.name, expected.arguments, output, expected.output)
         device = self.options.device if on_device else None
-        compare.check_tree(output, expected.output, self.tolerances, self.has_values(expected), device)
+        values = self.has_values(expected)
+        compare.check_tree(output, expected.output, self.tolerances, values, device, exact=expected.exact)
 
     def has_values(self, expected: Reference) -> bool:
         return not expected.random and self.op.name not in UNDEFINED_VALUES
@@ -294,7 +306,25 @@ class PairCheck:
         if found is None:
             raise Mismatch("no output requires grad on the device; on the CPU one does")
         values = not expected.random and self.op.name not in UNDEFINED_VALUES
-        compare.check_tree(found.values, expected.values, self.tolerances, values, self.options.device, "gradient ")
+        ours, theirs = ties.settle_gradients(self.op.name, arguments, found.values, expected.values)
+        exact = self._exact_gradients(arguments, sample, expected, theirs)
+        compare.check_tree(ours, theirs, self.tolerances, values, self.options.device, "gradient ", exact)
+
+    def _exact_gradients(
+        self, arguments: Arguments, sample: Any, expected: Gradients, theirs: list[torch.Tensor | None]
+    ) -> compare.Exact:
+        """Gradients of the same call in the widest type, computed when they are asked for."""
+
+        @functools.cache
+        def wider() -> compare.Exact:
+            with contextlib.suppress(Exception):  # the CPU may have no such kernel in the wider type
+                process = sample.output_process_fn_grad
+                exact = gradients(self.op.op, arguments.widened(), process, types=expected.types)
+                if exact is not None and [g is None for g in exact.values] == [g is None for g in theirs]:
+                    return compare.exact_results(theirs, exact.values)
+            return lambda tensor: None
+
+        return lambda tensor: wider()(tensor)
 
 
 @dataclasses.dataclass
@@ -303,6 +333,7 @@ class Gradients:
 
     values: list[torch.Tensor | None]
     random: bool
+    types: list[torch.dtype]  # of the outputs
 
 
 def gradients(
@@ -310,17 +341,22 @@ def gradients(
     arguments: Arguments,
     process: Callable[[Any], Any],
     call: Callable[..., Any] | None = None,
+    types: Sequence[torch.dtype] | None = None,
 ) -> Gradients | None:
-    """Gradients of a fixed pseudo-random combination of the outputs. None when nothing can be differentiated."""
+    """Gradients of a fixed pseudo-random combination of the outputs. None when nothing can be differentiated.
+
+    `types`: what the combination's factors are rounded to, if not to the types of the outputs.
+    """
     wanted = [tensor for tensor in tensors_of(arguments.tree) if tensor.requires_grad]
     before = torch.default_generator.get_state()
     output = (call or _plain)(function, arguments.input, *arguments.args, **arguments.kwargs)
     outputs = [tensor for tensor in tensors_of(process(output)) if tensor.requires_grad]
     if not outputs or not wanted:
         return None
-    directions = [_direction(tensor) for tensor in outputs]
+    own = [tensor.dtype for tensor in outputs]
+    directions = [_direction(tensor, dtype) for tensor, dtype in zip(outputs, types or own, strict=True)]
     values = torch.autograd.grad(outputs, wanted, directions, allow_unused=True)
-    return Gradients(list(values), not torch.equal(before, torch.default_generator.get_state()))
+    return Gradients(list(values), not torch.equal(before, torch.default_generator.get_state()), own)
 
 
 def reference_gradients(function: Callable[..., Any], arguments: Arguments, sample: Any) -> Gradients | None:
@@ -340,14 +376,14 @@ def _plain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
-def _direction(tensor: torch.Tensor) -> torch.Tensor:
+def _direction(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A fixed direction of the tensor's size, the same on every device."""
     if tensor.layout != torch.strided:
         return torch.ones_like(tensor)
     generator = torch.Generator().manual_seed(tensor.numel())
     working = torch.complex128 if tensor.is_complex() else torch.float64
     values = torch.randn(tensor.shape, dtype=working, generator=generator)
-    return values.to(tensor.dtype).to(tensor.device)
+    return values.to(dtype or tensor.dtype).to(tensor.dtype).to(tensor.device)
 
 
 # ---- errors -----------------------------------------------------------------------------------------------------

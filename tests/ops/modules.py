@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +14,7 @@ import torch
 
 from tests.harness import compare
 from tests.harness.compare import Mismatch
-from tests.harness.trees import Mover, tensors_of
+from tests.harness.trees import Mover, Widener, tensors_of
 from tests.ops.engine import Options, _direction, spread
 from tests.ops.outcome import Outcome, Recorder
 from tests.ops.tolerances import tolerances_for
@@ -29,6 +31,13 @@ class Case:
     def to(self, device: str) -> Case:
         module = copy.deepcopy(self.module)
         return Case(module if device == "cpu" else module.to(device), Mover(device).move(self.inputs), self.label)
+
+    def widened(self) -> Case:
+        """A copy on the CPU in the widest floating-point type."""
+        module = copy.deepcopy(self.module)
+        for tensor in (*module.parameters(), *module.buffers()):
+            tensor.data = Widener().move(tensor.data)
+        return Case(module, Widener().move(self.inputs), self.label)
 
     def forward(self) -> Any:
         args, kwargs = self.inputs
@@ -49,18 +58,36 @@ class Run:
     state: dict[str, Any]
     gradients: list[torch.Tensor | None] | None
     random: bool
+    types: list[torch.dtype]  # of the outputs that require grad
 
 
-def _run(case: Case) -> Run:
+def _run(case: Case, types: list[torch.dtype] | None = None) -> Run:
+    """`types`: what the factors of the outputs are rounded to, if not to the outputs' own types."""
     before = torch.default_generator.get_state()
     output = case.forward()
     gradients: list[torch.Tensor | None] | None = None
     outputs = [tensor for tensor in tensors_of(output) if tensor.requires_grad]
+    own = [tensor.dtype for tensor in outputs]
     if outputs and case.leaves:
-        directions = [_direction(tensor) for tensor in outputs]
+        directions = [_direction(tensor, dtype) for tensor, dtype in zip(outputs, types or own, strict=True)]
         gradients = list(torch.autograd.grad(outputs, case.leaves, directions, allow_unused=True))
     random = not torch.equal(before, torch.default_generator.get_state())
-    return Run(output, dict(case.module.state_dict()), gradients, random)
+    return Run(output, dict(case.module.state_dict()), gradients, random, own)
+
+
+def _exact(case: Case, expected: Run) -> compare.Exact:
+    """What the CPU would give in the widest type, computed when it is asked for."""
+
+    @functools.cache
+    def wider() -> compare.Exact:
+        with contextlib.suppress(Exception):  # the CPU may have no such kernel in the wider type
+            run = _run(case.widened(), expected.types)
+            mine, other = [expected.output, expected.gradients], [run.output, run.gradients]
+            if len(list(tensors_of(mine))) == len(list(tensors_of(other))):
+                return compare.exact_results(mine, other)
+        return lambda tensor: None
+
+    return lambda tensor: wider()(tensor)
 
 
 def _cases(info: Any, dtype: torch.dtype, options: Options) -> Iterator[Case]:
@@ -96,19 +123,21 @@ def _check_case(recorder: Recorder, case: Case, expected: Run, tolerances: Any, 
     mode = "train" if case.module.training else "eval"
     sample = (type(case.module).__name__, mode, case.label, *case.inputs)
     found: list[Run] = []
+    exact = _exact(case, expected)
 
     def forward() -> None:
         run = options.call(_run, case.to(options.device))
         found.append(run)
         values = not expected.random
-        compare.check_tree(run.output, expected.output, tolerances, values, options.device, "output ")
+        compare.check_tree(run.output, expected.output, tolerances, values, options.device, "output ", exact)
         compare.check_tree(run.state, expected.state, tolerances, values, options.device, "state ")
 
     def backward() -> None:
         if not found or found[0].gradients is None:
             raise Mismatch("no gradients on the device; the CPU has some")
+        values = not expected.random
         compare.check_tree(
-            found[0].gradients, expected.gradients, tolerances, not expected.random, options.device, "gradient "
+            found[0].gradients, expected.gradients, tolerances, values, options.device, "gradient ", exact
         )
 
     recorder.check("forward", sample, forward)

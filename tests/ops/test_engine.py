@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.harness.compare import Mismatch, check_tree
+from tests.harness.compare import Mismatch, check_tree, exact_results
 from tests.harness.trees import Mover
 from tests.ops import catalogue, ties
 from tests.ops.engine import Arguments, Options, PairCheck, check_errors
@@ -266,3 +266,87 @@ def test_reports_count_exempt_and_find_stale_rows() -> None:
     assert not report.within_limit()
     assert report.as_json()["native_share"] == 0.75
     assert report.causes().count("bad N") == 1  # one cause, not two
+
+
+# ---- Rounding ---------------------------------------------------------------------------------------------------
+
+
+def _close(actual: list[float], expected: list[float], exact: list[float], dtype: torch.dtype = torch.bfloat16) -> bool:
+    mine = torch.tensor(expected, dtype=dtype)
+    wider = torch.tensor(exact, dtype=torch.float64)
+    try:
+        check_tree(torch.tensor(actual, dtype=dtype), mine, exact=exact_results(mine, wider))
+        return True
+    except Mismatch:
+        return False
+
+
+def test_a_device_that_rounds_less_is_right_and_one_that_rounds_more_is_not() -> None:
+    assert _close([17.0, 1.0], [18.0, 1.0], [17.01, 1.0])  # the CPU rounded on the way
+    assert _close([1.0, 5.02], [1.05, 5.0], [1.0, 5.0])  # off by less than the CPU's worst
+    assert not _close([18.0, 1.0], [17.0, 1.0], [17.01, 1.0])  # the device did
+    assert not _close([16.0, 1.0], [18.0, 1.0], [17.01, 1.0])  # off to the other side, by more
+    assert not _close([1.0, 4.0], [9.0, 5.0], [1.0, 5.0])  # however wrong the CPU is: its error excuses a few roundings
+    assert not _close([float("nan"), 1.0], [18.0, 1.0], [17.01, 1.0])
+    assert _close([17.0, 1.0], [float("inf"), 1.0], [17.01, 1.0])  # the CPU overflowed on the way
+    assert not _close([3e38, 1.0], [float("inf"), 1.0], [1e39, 1.0])  # the result does not fit
+    assert not _close([1.0 + 1e-4], [1.0], [1.0], torch.float32)
+
+
+def test_rounding_is_judged_by_the_same_call_in_a_wider_type() -> None:
+    """The CPU divides in bfloat16 and truncates the rounded quotient; a device that truncates the quotient is right."""
+
+    def exactly(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if "out" in kwargs or getattr(function, "__name__", "") == "div_":
+            return function(*args, **kwargs)
+        wide = [arg.double() if isinstance(arg, torch.Tensor) else arg for arg in args]
+        return function(*wide, **kwargs).to(torch.bfloat16)
+
+    def one_off(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        result = exactly(function, *args, **kwargs)
+        return result + 1 if "out" not in kwargs else result
+
+    assert not _failed(_outcomes("div.trunc_rounding", exactly, torch.bfloat16)) & {"forward", "backward"}
+    assert "forward" in _failed(_outcomes("div.trunc_rounding", one_off, torch.bfloat16))
+
+
+def test_a_wrong_gradient_of_a_narrow_type_is_found() -> None:
+    def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        return result * 1.1 - result.detach() * 0.1 if result.requires_grad else result
+
+    assert _failed(_outcomes("mul", call, torch.bfloat16)) == {"backward"}
+
+
+def test_gradients_of_equal_elements_may_change_places_and_others_may_not() -> None:
+    arguments = Arguments(torch.tensor([1.0, 2.0, 2.0]), (), {})
+    expected = [torch.tensor([1.0, 2.0, 3.0])]
+
+    def agrees(gradient: list[float]) -> bool:
+        ours, theirs = ties.settle_gradients("sort", arguments, [torch.tensor(gradient)], expected)
+        return torch.equal(ours[0], theirs[0])
+
+    assert agrees([1.0, 2.0, 3.0])
+    assert agrees([1.0, 3.0, 2.0])
+    assert not agrees([2.0, 1.0, 3.0])
+    assert not agrees([1.0, 2.0, 2.0])
+
+
+def test_a_strided_out_must_hold_what_the_cpu_writes_or_returns() -> None:
+    """The CPU's gelu leaves a strided out= as it was; a device need not, but must write the right thing."""
+
+    def right(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        out = kwargs.pop("out", None)
+        result = function(*args, **kwargs)
+        if out is None:
+            return result
+        return torch.add(result, 0, out=out)
+
+    def wrong(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        strided = "out" in kwargs and not kwargs["out"].is_contiguous()
+        result = right(function, *args, **kwargs)
+        return result.add_(1) if strided else result
+
+    assert "out" not in _failed(_outcomes("nn.functional.silu", right))
+    assert "out" not in _failed(_outcomes("nn.functional.gelu", right))
+    assert "out" in _failed(_outcomes("nn.functional.gelu", wrong))

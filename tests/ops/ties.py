@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # Position of `dim` behind the input.
 _DIM = {"sort": 0, "argsort": 0, "topk": 1}
+# Operators whose gradient depends on the order of equal elements, and what they sort along by default.
+_DEFAULT_DIM = {"sort": -1, "topk": -1, "msort": 0}
 
 
 def settle(name: str, arguments: Arguments, output: Any, expected: Any) -> Any:
@@ -28,9 +30,9 @@ def settle(name: str, arguments: Arguments, output: Any, expected: Any) -> Any:
 
 def _indices(source: torch.Tensor, found: torch.Tensor, expected: torch.Tensor, dim: int) -> torch.Tensor:
     mine = found.cpu()
-    if source.dim() == 0 or mine.shape != expected.shape or mine.dtype != expected.dtype or not mine.numel():
+    if source.dim() == 0 or mine.shape != expected.shape or {mine.dtype, expected.dtype} != {torch.int64}:
         return found
-    if mine.min() < 0 or mine.max() >= source.shape[dim] or _repeats(mine, dim):
+    if not mine.numel() or mine.min() < 0 or mine.max() >= source.shape[dim] or _repeats(mine, dim):
         return found
     same = torch.allclose(
         source.gather(dim, mine).double(), source.gather(dim, expected).double(), rtol=0, atol=0, equal_nan=True
@@ -41,3 +43,26 @@ def _indices(source: torch.Tensor, found: torch.Tensor, expected: torch.Tensor, 
 def _repeats(indices: torch.Tensor, dim: int) -> bool:
     """True when a lane names an element twice."""
     return bool((indices.sort(dim)[0].diff(dim=dim) == 0).any())
+
+
+def settle_gradients(
+    name: str, arguments: Arguments, found: list[torch.Tensor | None], expected: list[torch.Tensor | None]
+) -> tuple[list[torch.Tensor | None], list[torch.Tensor | None]]:
+    """Both gradients as they were; of sorting, with those of equal elements in ascending order."""
+    source = arguments.input
+    if name not in _DEFAULT_DIM or arguments.kwargs.get("stable") or source.dim() == 0:
+        return found, expected
+    position = _DIM.get(name, len(arguments.args))
+    dim = arguments.kwargs.get("dim", arguments.args[position] if len(arguments.args) > position else None)
+    dim = _DEFAULT_DIM[name] if dim is None else dim
+    return [_ordered(source, found[0], dim), *found[1:]], [_ordered(source, expected[0], dim), *expected[1:]]
+
+
+def _ordered(source: torch.Tensor, gradient: torch.Tensor | None, dim: int) -> torch.Tensor | None:
+    """The gradient of the sorted elements, equal ones by ascending gradient."""
+    if gradient is None or gradient.shape != source.shape:
+        return gradient
+    mine = gradient.cpu()
+    by_gradient = mine.sort(dim=dim, stable=True)[1]
+    by_value = source.detach().gather(dim, by_gradient).sort(dim=dim, stable=True)[1]
+    return mine.gather(dim, by_gradient.gather(dim, by_value)).to(gradient.device)

@@ -42,6 +42,12 @@ void gelu(int64_t n, void* const* outs, const void* const* ins, const Params& p)
 }
 void prepare_gelu(const Call& call, Params& p) { p.i[0] = call.string(1, "none") == "tanh"; }
 
+template <uint32_t kArg>
+fl_status supports_approximate(const fl_call* call) {
+  const std::string_view how = call->args[kArg].kind == FL_STRING ? call->args[kArg].u.s : "none";
+  return how == "none" || how == "tanh" ? FL_OK : unsupported("no such approximation of gelu");
+}
+
 FL_SIM_FN1(LeakyRelu, { return a > 0 ? a : a * T(p.d[0]); });
 void prepare_slope(const Call& call, Params& p) { p.d[0] = call.real(1, 0.01); }
 // d = alpha * scale, scale, input_scale
@@ -208,7 +214,17 @@ const Pointwise kRows[] = {
     ONE("relu", nullptr, FL_SIM_REALS(map1, Relu)),
     ONE("sigmoid", nullptr, FL_SIM_FLOATS_COMPLEX(map1, Sigmoid)),
     ONE("silu", nullptr, FL_SIM_FLOATS_COMPLEX(map1, Silu)),
-    ONE("gelu", prepare_gelu, FL_SIM_FLOATS(gelu, void)),
+    {"aten::gelu",
+     1,
+     1,
+     {0},
+     {N, N, N, N},
+     Out::kSame,
+     false,
+     false,
+     prepare_gelu,
+     FL_SIM_FLOATS(gelu, void),
+     supports_approximate<1>},
     ONE("leaky_relu", prepare_slope, FL_SIM_FLOATS(map1, LeakyRelu)),
     ONE("elu", prepare_elu, FL_SIM_FLOATS(map1, Elu)),
     ONE("softplus", prepare_softplus, FL_SIM_FLOATS(map1, Softplus)),
@@ -238,7 +254,17 @@ const Pointwise kRows[] = {
     TWO("sigmoid_backward", nullptr, FL_SIM_FLOATS_COMPLEX(map2, SigmoidBackward)),
     TWO("tanh_backward", nullptr, FL_SIM_FLOATS_COMPLEX(map2, TanhBackward)),
     TWO("threshold_backward", prepare_threshold, FL_SIM_REALS(map2, ThresholdBackward)),
-    TWO("gelu_backward", prepare_gelu_backward, FL_SIM_FLOATS(gelu_backward, void)),
+    {"aten::gelu_backward",
+     2,
+     1,
+     {0, 1},
+     {N, N, N, N},
+     Out::kSame,
+     false,
+     false,
+     prepare_gelu_backward,
+     FL_SIM_FLOATS(gelu_backward, void),
+     supports_approximate<2>},
     TWO("silu_backward", nullptr, FL_SIM_FLOATS(map2, SiluBackward)),
     TWO("leaky_relu_backward", prepare_slope_backward, FL_SIM_FLOATS(map2, LeakyReluBackward)),
     {"aten::elu_backward",

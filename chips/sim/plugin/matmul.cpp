@@ -156,6 +156,20 @@ void addmm_body(const Call& call) {
   });
 }
 
+// A product of depth 1 on top of self.
+void addr_body(const Call& call) {
+  const View self = call.tensor(0), a = call.tensor(1), b = call.tensor(2), out = call.out(0);
+  dispatch_numbers(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    MatrixStore<T, Acc<T>> store{out.as<T>(), out.strides[0], out.strides[1]};
+    store.beta = scalar<Acc<T>>(call, 3);
+    store.alpha = scalar<Acc<T>>(call, 4);
+    set_self(store, self);
+    const Matrix<const T> column{a.as<const T>(), a.sizes[0], 1, a.strides[0], 1};
+    multiply<T>(column, {b.as<const T>(), 1, b.sizes[0], 1, b.strides[0]}, store);
+  });
+}
+
 template <class T>
 Matrix<const T> batch_item(const View& v, int64_t i) {
   return {v.as<const T>() + i * v.strides[0], v.sizes[1], v.sizes[2], v.strides[1], v.strides[2]};
@@ -232,6 +246,7 @@ void dot_body(const Call& call) {
 
 fl_status mm_run(const fl_call* call) { return launch(call, mm_body); }
 fl_status addmm_run(const fl_call* call) { return launch(call, addmm_body); }
+fl_status addr_run(const fl_call* call) { return launch(call, addr_body); }
 fl_status bmm_run(const fl_call* call) { return launch(call, bmm_body); }
 fl_status baddbmm_run(const fl_call* call) { return launch(call, baddbmm_body); }
 fl_status mv_run(const fl_call* call) { return launch(call, mv_body); }
@@ -265,6 +280,7 @@ constexpr uint64_t kDtypes = kReals | kInts;
 constexpr fl_kernel kRows[] = {
     row("aten::mm", 0, mm_run, kDtypes, supports_matrices),
     row("aten::addmm", 0, addmm_run, kDtypes, supports_matrices),
+    row("aten::addr", 0, addr_run, kDtypes, same_dtypes),
     row("aten::bmm", 0, bmm_run, kDtypes, supports_matrices),
     row("aten::baddbmm", 0, baddbmm_run, kDtypes, supports_matrices),
     row("aten::mv", 0, mv_run, kDtypes, same_dtypes),

@@ -76,6 +76,15 @@ def test_addmm(host: Host, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
         )
 
 
+@pytest.mark.parametrize("dtype", REALS + [torch.int64])
+@pytest.mark.parametrize("shape", [(6, 5), (5,), (6, 1), ()])
+def test_addr(host: Host, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    for beta, alpha in [(1, 1), (2, 3), (0, 1)]:
+        self, a, b = randn(*shape, dtype=dtype), randn(12, dtype=dtype)[::2], randn(5, dtype=dtype)
+        check(host, "aten::addr", self, a, b, beta, alpha, scale=4)
+    check(host, "aten::addr", randn(dtype=dtype), randn(0, dtype=dtype), randn(5, dtype=dtype), 1, 1)
+
+
 def test_addmm_large_and_nan(host: Host) -> None:
     check(host, "aten::addmm", randn(90), randn(70, 80), randn(90, 80).t(), 0.5, 1.5)
     nan = torch.full((70, 90), float("nan"))
