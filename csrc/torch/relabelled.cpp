@@ -53,18 +53,13 @@ std::shared_ptr<Relabelled> Relabelled::make(const Call& call) {
 }
 
 bool Relabelled::add_arguments(const Call& call) {
+  if (call.stack != nullptr) {
+    fixed_ = *call.stack;
+  } else {
+    call.box(call.typed, fixed_);
+  }
   for (uint32_t i = 0; i < call.n_args; ++i) {
-    const PackedArg& a = call.args[i];
-    const ArgInfo& info = call.entry.args[i];
-    if (a.kind == Kind::TensorList || a.kind == Kind::Generator || info.name == "generator") return false;
-    if (a.kind != Kind::Tensor) continue;
-    if (!on_fl(*a.u.tensor)) continue;
-    if (info.written && !info.mutated) return false;
-    const at::Tensor& t = *a.u.tensor;
-    if (t.layout() != at::kStrided || t.is_conj() || t.is_neg()) return false;
-    at::Tensor shell = make_shell(t.scalar_type(), t.sizes(), t.strides());
-    if (t.unsafeGetTensorImpl()->is_wrapped_number()) shell.unsafeGetTensorImpl()->set_wrapped_number(true);
-    shells_.push_back({i, info.mutated, std::move(shell)});
+    if (!add_argument(call.args[i], call.entry.args[i], i)) return false;
   }
   for (const Shell& target : shells_) {  // the operator must see that they share memory
     for (const Shell& other : shells_) {
@@ -72,6 +67,38 @@ bool Relabelled::add_arguments(const Call& call) {
       if (call.args[other.argument].u.tensor->is_alias_of(*call.args[target.argument].u.tensor)) return false;
     }
   }
+  return true;
+}
+
+bool Relabelled::add_argument(const PackedArg& a, const ArgInfo& info, uint32_t i) {
+  switch (a.kind) {
+    case Kind::TensorList:
+    case Kind::Generator:
+    case Kind::RealList:  // the signature has their kinds, not their values
+    case Kind::ScalarList:
+      return false;
+    case Kind::Scalar:
+    case Kind::Real:
+      varying_.push_back(i);
+      fixed_[i] = c10::IValue();
+      return true;
+    case Kind::Tensor:
+      fixed_[i] = c10::IValue();
+      return add_tensor(*a.u.tensor, info, i);
+    default:
+      return info.name != "generator";
+  }
+}
+
+bool Relabelled::add_tensor(const at::Tensor& t, const ArgInfo& info, uint32_t i) {
+  if (t.layout() != at::kStrided || t.is_conj() || t.is_neg() || (info.written && !info.mutated)) return false;
+  if (!on_fl(t)) {
+    varying_.push_back(i);
+    return true;
+  }
+  at::Tensor shell = make_shell(t.scalar_type(), t.sizes(), t.strides());
+  if (t.unsafeGetTensorImpl()->is_wrapped_number()) shell.unsafeGetTensorImpl()->set_wrapped_number(true);
+  shells_.push_back({i, info.mutated, std::move(shell)});
   return true;
 }
 
@@ -94,11 +121,12 @@ bool Relabelled::add_outputs(const Call& call) {
 }
 
 void Relabelled::fill_stack(Call& call, at::Tensor* outs) {
-  stack_.clear();
-  if (call.stack != nullptr) {
-    stack_ = *call.stack;
-  } else {
-    call.box(call.typed, stack_);
+  stack_ = fixed_;
+  for (const uint32_t i : varying_) {
+    const PackedArg& a = call.args[i];
+    stack_[i] = a.kind == Kind::Scalar   ? c10::IValue(*a.u.scalar)
+                : a.kind == Kind::Tensor ? c10::IValue(*a.u.tensor)
+                                         : c10::IValue(a.u.d);
   }
   for (Shell& shell : shells_) {
     point_at(shell.host, *call.args[shell.argument].u.tensor);

@@ -31,6 +31,8 @@ class Relabelled {
   };
   explicit Relabelled(c10::OperatorHandle op) : op_(std::move(op)) {}
   bool add_arguments(const Call& call);
+  bool add_argument(const PackedArg& a, const ArgInfo& info, uint32_t i);
+  bool add_tensor(const at::Tensor& t, const ArgInfo& info, uint32_t i);
   bool add_outputs(const Call& call);
   void fill_stack(Call& call, at::Tensor* outs);
   static void settle(Shell& shell, const at::Tensor& target);
@@ -38,7 +40,11 @@ class Relabelled {
   c10::OperatorHandle op_;  ///< the overload, or the out= form of a functional one
   std::vector<Shell> shells_;
   std::vector<Output> outputs_;
-  Stack stack_;  ///< its memory is kept between calls
+  // The arguments that the signature settles are boxed once. Device tensors are never boxed: to copy one that Python
+  // holds costs a turn with Python's lock.
+  Stack fixed_;
+  std::vector<uint32_t> varying_;  ///< scalars, and tensors of the CPU
+  Stack stack_;                    ///< of one call; its memory is kept
 };
 
 }  // namespace torch_fl::glue
