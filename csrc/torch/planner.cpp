@@ -130,10 +130,20 @@ class KernelPlanner {
       }
       // Of other shapes, the CPU kernel decides whether to resize them, and warns in its own words.
       if (target.dim() != 1 || target.numel() != 0) return refuse("out= must be resized");
-      target.resize_(metas[i].sizes());
-      if (metas[i].is_non_overlapping_and_dense()) {
-        target.unsafeGetTensorImpl()->set_sizes_and_strides(metas[i].sizes(), metas[i].strides());
-      }
+      if (!lay_out(target, i, metas[i].sizes())) return false;
+    }
+    return true;
+  }
+
+  // A fresh out= becomes what the functional form returns; the out= form's shape rule does not know the strides.
+  bool lay_out(const at::Tensor& target, size_t i, at::IntArrayRef sizes) {
+    bool dense = true;
+    each_input([&](uint32_t, const at::Tensor& t) { dense = dense && (!t.defined() || t.is_contiguous()); });
+    if (!dense && !has(FL_KERNEL_BROADCAST)) return refuse("the strides of a fresh out= are the CPU kernel's choice");
+    const auto results = dense ? std::vector<at::Tensor>() : functional_meta(call_);
+    target.resize_(sizes);
+    if (i < results.size() && results[i].sizes() == sizes && results[i].is_non_overlapping_and_dense()) {
+      target.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, results[i].strides());
     }
     return true;
   }

@@ -45,6 +45,20 @@ std::optional<at::Generator> generator_in(const Call& call) {
   return std::nullopt;
 }
 
+// The types PyTorch draws in, and its words for the others.
+bool is_drawn_real(at::ScalarType type) {
+  return type == at::kDouble || type == at::kFloat || type == at::kHalf || type == at::kBFloat16;
+}
+bool is_drawn_number(at::ScalarType type) {
+  return is_drawn_real(type) || (at::isIntegralType(type, false) && !c10::isBarebonesUnsignedType(type));
+}
+void check_drawn(const char* kernel, const at::Tensor& t, bool known) {
+  TORCH_CHECK_NOT_IMPLEMENTED(known, "\"", kernel, "\" not implemented for '", t.scalar_type(), "'");
+}
+void check_bernoulli(const char* kernel, const at::Tensor& t) {
+  check_drawn(kernel, t, is_drawn_number(t.scalar_type()) || t.scalar_type() == at::kBool);
+}
+
 bool wide_range(uint64_t range) { return range == 0 || range > (uint64_t{1} << 32); }
 
 // ---- Host implementations: numbers in row-major order, then one copy to wherever the tensor is --------------------
@@ -118,12 +132,14 @@ void host_cauchy(HostCall& host) {
   const double median = host.stack[1].toDouble(), sigma = host.stack[2].toDouble();
   TORCH_CHECK(sigma > 0.0, "cauchy_ expects sigma > 0.0, but found sigma=", sigma);
   check_continuous("Cauchy", host.stack[0].toTensor());
+  check_drawn("cauchy_cpu", host.stack[0].toTensor(), is_drawn_real(host.stack[0].toTensor().scalar_type()));
   host_transformed(host, 3, [=](double u) { return median + sigma * std::tan(M_PI * (u - 0.5)); });
 }
 
 void host_geometric(HostCall& host) {
   const double p = host.stack[1].toDouble();
   TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
+  check_drawn("geometric_cpu", host.stack[0].toTensor(), is_drawn_number(host.stack[0].toTensor().scalar_type()));
   host_transformed(
       host, 2, [=](double u) { return p >= 1.0 ? 1.0 : std::max(1.0, std::ceil(std::log1p(-u) / std::log1p(-p))); });
 }
@@ -132,7 +148,7 @@ void host_log_normal(HostCall& host) {
   const at::Tensor self = host.stack[0].toTensor();
   const double mean = host.stack[1].toDouble(), std = host.stack[2].toDouble();
   TORCH_CHECK(std > 0, "log_normal_ expects std > 0.0, but found std=", std);
-  check_continuous("LogNormal", self);
+  check_drawn("log_normal_cpu", self, is_drawn_real(self.scalar_type()));
   at::Tensor values = fill_floating(self, generator_of(host.stack[3]), [&](auto* out, int64_t n, Draw d) {
     runtime::philox_normal(out, n, d.seed, d.offset, mean, std);
   });
@@ -154,6 +170,7 @@ void host_bernoulli_float(HostCall& host) {
 
 void host_bernoulli_tensor(HostCall& host) {
   const at::Tensor self = host.stack[0].toTensor();
+  check_bernoulli("bernoulli_tensor_cpu_self_", self);
   const at::Tensor p_any = host.stack[1].toTensor();
   at::Tensor p = p_any.device().is_cpu() ? p_any : to_host(p_any);
   TORCH_CHECK(at::isFloatingType(p.scalar_type()), "expected probabilities tensor to have floating type, got ",
@@ -190,13 +207,12 @@ void host_dropout(HostCall& host) {
 using Generator = std::optional<at::Generator>;
 
 at::Tensor& checked_uniform_(at::Tensor& self, double from, double to, Generator g) {
-  TORCH_CHECK(at::isFloatingType(self.scalar_type()) || self.is_complex(),
-              "\"check_uniform_bounds\" not implemented for '", self.scalar_type(), "'");
   if (self.is_complex()) {
     auto parts = at::view_as_real(self);
     checked_uniform_(parts, from, to, std::move(g));
     return self;
   }
+  check_drawn("check_uniform_bounds", self, is_drawn_real(self.scalar_type()));
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
   const double limit = self.scalar_type() == at::kHalf       ? 65504.0
                        : self.scalar_type() == at::kDouble   ? std::numeric_limits<double>::max()
@@ -212,14 +228,13 @@ at::Tensor& checked_uniform_(at::Tensor& self, double from, double to, Generator
 
 at::Tensor& checked_normal_(at::Tensor& self, double mean, double std, Generator g) {
   TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
-  TORCH_CHECK(at::isFloatingType(self.scalar_type()) || self.is_complex(), "\"normal_kernel\" not implemented for '",
-              self.scalar_type(), "'");
   if (self.is_complex()) {
     auto parts = at::view_as_real(self);
     checked_normal_(parts, 0.0, std / std::sqrt(2.0), std::move(g));
     if (mean != 0.0) self.add_(mean);
     return self;
   }
+  check_drawn("normal_kernel_cpu", self, is_drawn_real(self.scalar_type()));
   if (self.numel() == 0) return self;
   return Trampoline<at::_ops::normal_, NoMeta>::call(self, mean, std, std::move(g));
 }
@@ -229,14 +244,16 @@ at::Tensor& checked_exponential_(at::Tensor& self, double lambda, Generator g) {
       at::isFloatingType(self.scalar_type()),
       "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you "
       "specified ",
-      self.dtype());
+      self.scalar_type());
   TORCH_CHECK(lambda > 0.0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
+  check_drawn("exponential_cpu", self, is_drawn_real(self.scalar_type()));
   if (self.numel() == 0) return self;
   return Trampoline<at::_ops::exponential_, NoMeta>::call(self, lambda, std::move(g));
 }
 
 at::Tensor& checked_bernoulli_(at::Tensor& self, double p, Generator g) {
   TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
+  check_bernoulli("bernoulli_scalar_cpu_", self);
   if (self.numel() == 0) return self;
   return Trampoline<at::_ops::bernoulli__float, NoMeta>::call(self, p, std::move(g));
 }
@@ -276,7 +293,7 @@ Range whole_range(at::ScalarType dtype) {
     case at::kUInt64:
       return {0, std::nullopt};
     default:
-      TORCH_CHECK(false, "\"random_\" not implemented for '", toString(dtype), "'");
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "\"random_kernel_cpu\" not implemented for '", dtype, "'");
   }
 }
 
@@ -315,6 +332,9 @@ void check_in_range(at::ScalarType dtype, int64_t value, const char* name) {
 }
 
 at::Tensor& checked_random_from(at::Tensor& self, int64_t from, std::optional<int64_t> to, Generator g) {
+  TORCH_CHECK(!self.is_complex(), "check_random_bounds handles only integral, floating-point and boolean types");
+  check_drawn("random_update_from_to", self,
+              is_drawn_real(self.scalar_type()) || at::isIntegralType(self.scalar_type(), true));
   if (to.has_value()) {
     TORCH_CHECK(from < *to, "random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", *to);
     check_in_range(self.scalar_type(), from, "from");
@@ -325,7 +345,6 @@ at::Tensor& checked_random_from(at::Tensor& self, int64_t from, std::optional<in
                 "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to dtype");
   } else if (from != std::numeric_limits<int64_t>::min()) {
     // from .. the largest int64, inclusive: one more than `to` can say unless the range is shifted.
-    TORCH_CHECK(!self.is_complex(), "random_ is not implemented for complex tensors");
     to = std::numeric_limits<int64_t>::max();
   }
   if (self.numel() == 0) return self;

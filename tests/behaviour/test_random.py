@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.behaviour.agree import DEVICE, HIDDEN_KERNELS
+from tests.behaviour.agree import DEVICE, HIDDEN_KERNELS, attempt
 from tests.harness import device as harness
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -213,3 +213,29 @@ def test_kernels_and_the_host_draw_the_same() -> None:
         if not same:
             wrong.append(name)
     assert not wrong, f"drawn differently by kernels and by the host: {wrong}"
+
+
+DRAWN_IN_PLACE = {
+    "uniform_": lambda x: x.uniform_(),
+    "normal_": lambda x: x.normal_(),
+    "exponential_": lambda x: x.exponential_(),
+    "bernoulli_": lambda x: x.bernoulli_(0.5),
+    "bernoulli_ with a tensor": lambda x: x.bernoulli_(torch.ones(3, device=x.device)),
+    "random_": lambda x: x.random_(),
+    "random_ to": lambda x: x.random_(1),
+    "random_ from": lambda x: x.random_(0, 1),
+    "cauchy_": lambda x: x.cauchy_(),
+    "geometric_": lambda x: x.geometric_(0.5),
+    "log_normal_": lambda x: x.log_normal_(),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.bool, torch.uint8, torch.int32, torch.float8_e5m2], ids=str)
+@pytest.mark.parametrize("name", DRAWN_IN_PLACE)
+def test_draws_are_refused_in_the_types_the_cpu_refuses(name: str, dtype: torch.dtype) -> None:
+    errors = [
+        attempt(DRAWN_IN_PLACE[name], torch.zeros(3, dtype=torch.uint8).to(dtype).to(device))[1]
+        for device in ("cpu", DEVICE)
+    ]
+    assert type(errors[1]) is type(errors[0]), errors
+    assert str(errors[1]).split("\n")[0] == str(errors[0]).split("\n")[0]

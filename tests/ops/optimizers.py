@@ -70,8 +70,10 @@ def _steps(info: Any, parameters: _Parameters, kwargs: dict[str, Any]) -> dict[s
         else:
             closure()
             optimizer.step()
-    state = optimizer.state_dict()["state"]
-    return {"parameters": [p.detach() for p in parameters], "state": {key: dict(value) for key, value in state.items()}}
+    state = {key: dict(value) for key, value in optimizer.state_dict()["state"].items()}
+    for mine in state.values():
+        mine.pop("al", None)  # LBFGS' work space: after convergence products with rounding errors
+    return {"parameters": [p.detach() for p in parameters], "state": state}
 
 
 def _configurations(info: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
