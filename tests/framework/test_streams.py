@@ -78,6 +78,7 @@ def test_wait_stream_and_query() -> None:
     with second:
         y = x + 1
     second.synchronize()
+    first.synchronize()  # its event has happened, but that does not say that the stream is idle
     assert first.query()
     assert second.query()
     assert y.cpu().eq(4).all()
