@@ -10,7 +10,6 @@ shift 2
 # are forked and have threads, which ThreadSanitizer does not support.
 framework=(threads streams generator call_log)
 behaviour=()
-suppressions="$root/tests/sanitize/tsan.supp"
 case "$mode" in
   asan) sanitize="address,undefined" libraries=(libasan.so libubsan.so libstdc++.so.6)
     framework+=(pinned modules dlpack rnn attention) behaviour=(indexing out_and_overlap views_and_bits value_errors random) ;;
@@ -40,7 +39,7 @@ export LD_PRELOAD="${preload[*]}" PYTHONPATH="$root/tests/sanitize/site:$stage:$
 # Python and PyTorch are not instrumented: what they still hold when the process ends is not ours to judge.
 export ASAN_OPTIONS="detect_leaks=0:${ASAN_OPTIONS:-}"
 export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}"
-export TSAN_OPTIONS="halt_on_error=1:ignore_noninstrumented_modules=1:suppressions=$suppressions:${TSAN_OPTIONS:-}"
+export TSAN_OPTIONS="halt_on_error=1:ignore_noninstrumented_modules=1:${TSAN_OPTIONS:-}"
 export OMP_NUM_THREADS=1  # PyTorch's own thread pool is not instrumented
 if (($# == 0)); then
   for name in "${framework[@]}"; do set -- "$@" "tests/framework/test_$name.py"; done
