@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first call of a signature makes a plan. No Python may run for operators that have a C++ meta function.
+"""The first call of a signature makes a plan. No Python may run for it.
 
-Runs operators that PyTorch gives a C++ meta function with new shapes each time, counts how often the core had to ask a
-Python meta function, and times the miss.
+Runs operators with new shapes each time, those that PyTorch gives a C++ meta function and those that have a shape rule
+of ours, counts how often the core had to ask a Python meta function, and times the miss.
 
     python -m benchmarks.bench_plan_miss
 """
@@ -24,7 +24,7 @@ ROUNDS = 50
 
 
 def cases() -> dict[str, Callable[[int], Callable[[], Any]]]:
-    """Makers of calls by operator; a new size gives a new signature. All are structured: they have a C++ meta."""
+    """Makers of calls by operator; a new size gives a new signature."""
     import torch
     import torch.nn.functional as F
 
@@ -83,6 +83,22 @@ def cases() -> dict[str, Callable[[int], Callable[[], Any]]]:
         "max_pool2d": image(lambda x: F.max_pool2d(x, 2)),
         "upsample": image(lambda x: F.interpolate(x, scale_factor=2)),
         "threshold": of(lambda x: F.threshold(x, 0.1, 0.0)),
+        "abs": of(torch.abs),
+        "where": of(lambda x: torch.where(x > 0, x, 1.0)),
+        "masked_fill": of(lambda x: x.masked_fill(x > 0, 0.0)),
+        "var": of(lambda x: x.var(1)),
+        "flip": of(lambda x: x.flip(1)),
+        "repeat": of(lambda x: x.repeat(2, 1)),
+        "arange": of(lambda x: torch.arange(x.shape[1], device="fl")),
+        "embedding": of(lambda x: F.embedding(torch.zeros(2, dtype=torch.int64, device="fl"), x)),
+        "dropout": of(lambda x: F.dropout(x, 0.5, True)),
+        "layer_norm": of(lambda x: F.layer_norm(x, x.shape[1:])),
+        "batch_norm": image(lambda x: F.batch_norm(x, None, None, training=True)),
+        "group_norm": image(lambda x: F.group_norm(x, 1)),
+        "convolution": image(lambda x: F.conv2d(x, x[:, :, :1, :1])),
+        "adaptive_pool2d": image(lambda x: F.adaptive_avg_pool2d(x, 2)),
+        "pad": image(lambda x: F.pad(x, (1, 1, 1, 1), "reflect")),
+        "huber_loss": of(lambda x: F.huber_loss(x, x)),
     }
 
 

@@ -3,6 +3,7 @@
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/util/ScopeExit.h>
 
 #include "copy.h"
 #include "host_route.h"
@@ -141,11 +142,15 @@ void Relabelled::fill_stack(Call& call, at::Tensor* outs) {
 }
 
 void Relabelled::run(Call& call, at::Tensor* outs) {
+  running_ = true;
+  const auto done = c10::make_scope_exit([this] {
+    stack_.clear();
+    running_ = false;
+  });
   fill_stack(call, outs);
   // After allocating: a block that has just been freed may still be in use by work that was enqueued before.
   call.device->synchronize_stream(runtime::current_stream(call.device->index));
   op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
-  stack_.clear();
   for (Shell& shell : shells_) {
     if (shell.mutated) settle(shell, *call.args[shell.argument].u.tensor);
   }

@@ -15,6 +15,9 @@ class Relabelled {
   /// memory with what it writes, or it needs care of another kind.
   static std::shared_ptr<Relabelled> make(const Call& call);
 
+  /// The operator has led back to itself; this call must go the long way.
+  bool running() const { return running_; }
+
   /// Functional results go to `outs`. Throws what the CPU kernel throws.
   void run(Call& call, at::Tensor* outs);
 
@@ -45,6 +48,7 @@ class Relabelled {
   Stack fixed_;
   std::vector<uint32_t> varying_;  ///< scalars, and tensors of the CPU
   Stack stack_;                    ///< of one call; its memory is kept
+  bool running_ = false;
 };
 
 }  // namespace torch_fl::glue

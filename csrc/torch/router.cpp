@@ -218,7 +218,7 @@ void run_on_host(Call& call, Plan& plan, at::Tensor* outs) {
   if (plan.policy == Policy::Deny && !call.entry.reads_values) throw_unsupported(call, plan.reason);
   warn_fallback(call.entry, plan);
   const auto start = std::chrono::steady_clock::now();
-  if (plan.relabelled != nullptr && !stock_fallback()) {
+  if (plan.relabelled != nullptr && !plan.relabelled->running() && !stock_fallback()) {
     plan.relabelled->run(call, outs);
     bump(plan.syncs);
   } else {
