@@ -201,6 +201,17 @@ bool matrix_vector(const RuleArgs& a, Outputs& o) {
   return fits && give(o, dense({m.size(0)}, v.scalar_type()));
 }
 
+bool outer_product(const RuleArgs& a, Outputs& o) {
+  const at::Tensor &self = a.tensor(0), &rows = a.tensor(1), &columns = a.tensor(2);
+  if (rows.dim() != 1 || columns.dim() != 1 || !is_floating(self)) return false;
+  if (rows.scalar_type() != self.scalar_type() || columns.scalar_type() != self.scalar_type()) return false;
+  const std::array<int64_t, 2> sizes{rows.size(0), columns.size(0)};
+  if (!at::is_expandable_to(self.sizes(), sizes) || a.scalar(3).isComplex() || a.scalar(4).isComplex()) return false;
+  const auto described = [&](const at::Tensor& t) { return retyped(t, self.scalar_type()); };
+  const at::Tensor column = strided({rows.size(0), 1}, {rows.stride(0), 1}, self.scalar_type());
+  return give(o, at::meta::addcmul(described(self), column, described(columns), 1));
+}
+
 // ---- Indexing and moving ----------------------------------------------------------------------------------------
 
 bool index_select(const RuleArgs& a, Outputs& o) {
@@ -343,6 +354,7 @@ constexpr ShapeRuleRow kRows[] = {
     {"aten::var.correction", variance},
     {"aten::var_mean.correction", variance_and_mean},
     // products
+    {"aten::addr", outer_product},
     {"aten::dot", dot},
     {"aten::mv", matrix_vector},
     // indexing and moving
