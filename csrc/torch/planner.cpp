@@ -57,6 +57,9 @@ class KernelPlanner {
     return ok;
   }
 
+  // The call is wrong in a way that a composition of other operators would not notice.
+  bool for_cpu() const { return for_cpu_; }
+
  private:
   bool has(uint32_t flag) const { return (kernel_.flags & flag) != 0; }
   bool refuse(std::string why) {
@@ -109,7 +112,11 @@ class KernelPlanner {
       call_.meta(call_.typed, ignored);  // checks, and resizes out= arguments
     } else {
       std::vector<at::Tensor> metas;
-      if (!ask_rule_for_targets(metas)) metas = dispatcher_meta(call_);
+      if (!ask_rule_for_targets(metas)) {
+        metas = dispatcher_meta(call_);
+        // An in-place form raises what its sibling does not; only that knows what shape the kernel will give.
+        if (entry_.form == Form::InPlace) metas = functional_meta(call_);
+      }
       if (!general_mutation(metas)) return false;
     }
     for (size_t i = 0; i < before.size(); ++i) {
@@ -119,6 +126,7 @@ class KernelPlanner {
   }
 
   bool general_mutation(const std::vector<at::Tensor>& metas) {
+    if (metas.size() != entry_.mutated.size()) return refuse("the shape rule gave another number of outputs");
     for (size_t i = 0; i < metas.size(); ++i) {
       const at::Tensor& target = tensor(entry_.mutated[i]);
       // Some of these operators cast to the type of out=, others refuse it: the CPU kernel knows.
@@ -126,6 +134,7 @@ class KernelPlanner {
       if (!entry_.predicate && target.scalar_type() != type) return refuse("out= has another dtype");
       if (metas[i].sizes() == target.sizes()) continue;
       if (entry_.form == Form::InPlace || is_input(target)) {
+        for_cpu_ = entry_.form == Form::InPlace;
         return refuse("the shape rule changes the shape of a mutated argument");
       }
       // Of other shapes, the CPU kernel decides whether to resize them, and warns in its own words.
@@ -468,6 +477,7 @@ class KernelPlanner {
   std::vector<at::Tensor> metas_;
   at::ScalarType compute_ = at::kFloat;
   std::string reason_;
+  bool for_cpu_ = false;
 };
 
 const fl_kernel* candidate(const Call& call) {
@@ -477,26 +487,48 @@ const fl_kernel* candidate(const Call& call) {
              : find_kernel(call.device->chip, call.entry.kernel_name);
 }
 
+bool writes_to_an_input(const Call& call) {
+  const auto& mutated = call.entry.mutated;
+  for (uint32_t i = 0; i + call.entry.n_out_args < call.n_args; ++i) {
+    const PackedArg& a = call.args[i];
+    for (uint32_t m : mutated) {
+      if (a.kind == Kind::Tensor && call.args[m].kind == Kind::Tensor && a.u.tensor->is_same(*call.args[m].u.tensor)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// A composite whose CPU kernel serves better. A chip without kernels would send every operator of the composition to
+// the host, one by one; what does not fit an out= is the CPU kernel's to decide, unless it is an input: CPU kernels
+// learn that by comparing references, which a boxed call cannot show them.
+bool runs_whole(const Call& call) {
+  const bool out = call.entry.form == Form::Out;
+  return call.entry.cpu_kernel && (out ? !writes_to_an_input(call) : call.device->chip.kernels.empty());
+}
+
 }  // namespace
 
 std::unique_ptr<Plan> make_plan(Call& call, Signature& signature) {
   std::string reason = "the chip has no kernel for " + call.entry.kernel_name;
+  bool for_cpu = false;
   if (const fl_kernel* kernel = candidate(call)) {
     auto plan = std::make_unique<Plan>();
     plan->device = call.device;
-    if (KernelPlanner(call, signature, *kernel, *plan).plan(&reason)) {
+    KernelPlanner planner(call, signature, *kernel, *plan);
+    if (planner.plan(&reason)) {
       plan->route = Route::Kernel;
       plan->reason = "the chip's kernel";
       return plan;
     }
+    for_cpu = planner.for_cpu();
   }
   auto plan = std::make_unique<Plan>();
   plan->device = call.device;
   plan->reason = reason;
   plan->policy = policy_for(call.entry);
-  // A chip without kernels would send every operator of the composition to the host, one by one.
-  const bool whole = call.entry.cpu_kernel && call.device->chip.kernels.empty();
-  plan->route = call.entry.composite && !whole ? Route::Composite : Route::Host;
+  plan->route = call.entry.composite && !for_cpu && !runs_whole(call) ? Route::Composite : Route::Host;
   if (plan->route == Route::Host) plan->relabelled = Relabelled::make(call);
   return plan;
 }

@@ -52,8 +52,11 @@ bool is_drawn_real(at::ScalarType type) {
 bool is_drawn_number(at::ScalarType type) {
   return is_drawn_real(type) || (at::isIntegralType(type, false) && !c10::isBarebonesUnsignedType(type));
 }
-void check_drawn(const char* kernel, const at::Tensor& t, bool known) {
+void check_type(const char* kernel, const at::Tensor& t, bool known) {
   TORCH_CHECK_NOT_IMPLEMENTED(known, "\"", kernel, "\" not implemented for '", t.scalar_type(), "'");
+}
+void check_drawn(const char* kernel, const at::Tensor& t, bool known) {
+  check_type(kernel, t, known || t.numel() == 0);  // no kernel, no complaint
 }
 void check_bernoulli(const char* kernel, const at::Tensor& t) {
   check_drawn(kernel, t, is_drawn_number(t.scalar_type()) || t.scalar_type() == at::kBool);
@@ -212,7 +215,7 @@ at::Tensor& checked_uniform_(at::Tensor& self, double from, double to, Generator
     checked_uniform_(parts, from, to, std::move(g));
     return self;
   }
-  check_drawn("check_uniform_bounds", self, is_drawn_real(self.scalar_type()));
+  check_type("check_uniform_bounds", self, is_drawn_real(self.scalar_type()));
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
   const double limit = self.scalar_type() == at::kHalf       ? 65504.0
                        : self.scalar_type() == at::kDouble   ? std::numeric_limits<double>::max()
@@ -240,14 +243,14 @@ at::Tensor& checked_normal_(at::Tensor& self, double mean, double std, Generator
 }
 
 at::Tensor& checked_exponential_(at::Tensor& self, double lambda, Generator g) {
+  TORCH_CHECK(lambda > 0.0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
+  if (self.numel() == 0) return self;
   TORCH_CHECK(
       at::isFloatingType(self.scalar_type()),
       "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you "
       "specified ",
       self.scalar_type());
-  TORCH_CHECK(lambda > 0.0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
   check_drawn("exponential_cpu", self, is_drawn_real(self.scalar_type()));
-  if (self.numel() == 0) return self;
   return Trampoline<at::_ops::exponential_, NoMeta>::call(self, lambda, std::move(g));
 }
 
@@ -333,8 +336,8 @@ void check_in_range(at::ScalarType dtype, int64_t value, const char* name) {
 
 at::Tensor& checked_random_from(at::Tensor& self, int64_t from, std::optional<int64_t> to, Generator g) {
   TORCH_CHECK(!self.is_complex(), "check_random_bounds handles only integral, floating-point and boolean types");
-  check_drawn("random_update_from_to", self,
-              is_drawn_real(self.scalar_type()) || at::isIntegralType(self.scalar_type(), true));
+  check_type("random_update_from_to", self,
+             is_drawn_real(self.scalar_type()) || at::isIntegralType(self.scalar_type(), true));
   if (to.has_value()) {
     TORCH_CHECK(from < *to, "random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", *to);
     check_in_range(self.scalar_type(), from, "from");
@@ -356,8 +359,8 @@ at::Tensor& checked_random_to(at::Tensor& self, int64_t to, Generator g) {
 }
 
 at::Tensor& checked_random_(at::Tensor& self, Generator g) {
-  const Range range = whole_range(self.scalar_type());
   if (self.numel() == 0) return self;
+  const Range range = whole_range(self.scalar_type());
   return Trampoline<at::_ops::random__from, NoMeta>::call(self, range.from, range.to, std::move(g));
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.behaviour.agree import DEVICE, agree, agree_gradients, values
+from tests.behaviour.agree import DEVICE, HIDDEN_KERNELS, agree, agree_gradients, values
 
 OUT_CALLS: dict[str, Callable[..., Any]] = {
     "add": lambda x, out: torch.add(x, x, out=out),
@@ -192,6 +192,13 @@ def test_inplace_forms_refuse_what_the_cpu_refuses() -> None:
     agree(lambda a: a.add_(1 + 2j), x)
     agree(lambda a: a.float().requires_grad_().add_(1), x)
     agree(lambda a: a.float().requires_grad_()[0].add_(1), x)
+
+
+@pytest.mark.skipif(HIDDEN_KERNELS, reason="PyTorch's composite addr_ resizes its argument")
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float32])
+def test_inplace_forms_do_not_broadcast_their_argument(dtype: torch.dtype) -> None:
+    for function in (lambda a: a[0, 0].addr_(a[0], a[0]), lambda a: a[0].addr_(a[:, 0], a[0])):
+        agree(function, values((2, 3), dtype))
 
 
 def test_inplace_changes_versions_and_is_seen_by_autograd() -> None:

@@ -239,3 +239,7 @@ def test_draws_are_refused_in_the_types_the_cpu_refuses(name: str, dtype: torch.
     ]
     assert type(errors[1]) is type(errors[0]), errors
     assert str(errors[1]).split("\n")[0] == str(errors[0]).split("\n")[0]
+    fresh = [torch.zeros(0, dtype=torch.uint8).to(dtype).to(device) for device in ("cpu", DEVICE)]
+    if "tensor" not in name:
+        errors = [attempt(DRAWN_IN_PLACE[name], empty)[1] for empty in fresh]
+        assert type(errors[1]) is type(errors[0]), errors

@@ -32,6 +32,13 @@ EXEMPTIONS: tuple[Exemption, ...] = (
     Exemption("sparse.mm.reduce", "*", "*", _SPARSE),
     Exemption("to_sparse", "*", "*", _SPARSE),
     Exemption("optimizer:SparseAdam", "*", "*", _SPARSE),
+    Exemption(
+        "nn.functional.normalize",
+        "bfloat16",
+        "backward",
+        "along a dimension of one element the gradient is the difference of two equal terms of size grad / norm, each "
+        "rounded: 0 where both are rounded alike, and a few roundings of the terms otherwise",
+    ),
     # Python code of torch.lu itself (torch/functional.py), the same for every device.
     Exemption("lu", "*", "out", "torch.lu resizes what out= names and copies to it, so it accepts any device's"),
 )

@@ -28,6 +28,8 @@ _TOLERANCES = {  # several steps add up
 }
 # The capturable form keeps its step count, and what it computes from that, in float32 tensors.
 _CAPTURABLE = {**_TOLERANCES, torch.float64: (1e-6, 1e-6)}
+# Differences of gradients that hardly change any more: rounding errors, in the narrower types.
+_LBFGS_HISTORY = ("d", "ro", "old_dirs", "old_stps", "H_diag", "prev_flat_grad")
 _Parameters = list[torch.nn.Parameter]
 
 
@@ -72,6 +74,8 @@ def _steps(info: Any, parameters: _Parameters, kwargs: dict[str, Any]) -> dict[s
             optimizer.step()
     state = {key: dict(value) for key, value in optimizer.state_dict()["state"].items()}
     for mine in state.values():
+        for key in () if parameters[0].dtype == torch.float64 else _LBFGS_HISTORY:
+            mine.pop(key, None)
         mine.pop("al", None)  # LBFGS' work space: after convergence products with rounding errors
     return {"parameters": [p.detach() for p in parameters], "state": state}
 

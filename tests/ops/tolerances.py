@@ -15,9 +15,8 @@ _OURS: dict[tuple[str, str], Tolerance] = {
     (name, "bfloat16"): (1.6e-2, 2e-2)
     for name in ("native_batch_norm", "nn.functional.batch_norm", "nn.functional.instance_norm")
 } | {
-    # Along a dimension of one element the gradient is the difference of two equal terms of size 1, each rounded: 0
-    # where both are rounded alike, a few roundings of 1 otherwise.
-    ("nn.functional.normalize", "bfloat16"): (1.6e-2, 2e-2),
+    # Reflectors that are not normalised: each product multiplies the rounding errors of those before.
+    ("linalg.householder_product", "float32"): (1e-5, 1e-5),
 }
 
 _TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)

@@ -170,6 +170,18 @@ result = [bool(torch.allclose(w.cpu(), expected, atol=1e-5))]
     assert run(code, SIMCHIP_SLOW_STREAM_US="2000") == [True]
 
 
+def test_what_a_late_kernel_looks_at_is_still_there() -> None:
+    """Plans that cannot be remembered (an out= that was resized) are gone when the stream gets to their kernels."""
+    code = """
+x = torch.arange(4.0)
+y = x.to("fl")
+ops = [torch.neg, torch.exp, torch.sin, torch.sqrt]
+outs = [op(y, out=torch.empty(0, device="fl")) for op in ops]
+result = [bool(torch.allclose(out.cpu(), op(x))) for op, out in zip(ops, outs)]
+"""
+    assert run(code, SIMCHIP_SLOW_STREAM_US="5000") == [True] * 4
+
+
 @pytest.mark.parametrize("code", ["x = torch.ones(4, device='fl')", "torch.fl.synchronize()", "pass"])
 def test_processes_end_cleanly(code: str) -> None:
     result = run_python("import torch, torch_fl\n" + code)
