@@ -11,7 +11,6 @@ import pytest
 
 from tests.ops import catalogue
 from tests.ops.exceptions import EXEMPTIONS
-from tests.ops.open_faults import OPEN_FAULTS
 from tests.ops.report import lines_of
 from tests.ops.session import MODES, Runs
 
@@ -22,10 +21,7 @@ ENTRIES = [task["name"] for task in catalogue.tasks()]
 @pytest.mark.parametrize("mode", MODES)
 def test_agrees_with_cpu(mode: str, entry: str, runs: Runs) -> None:
     report = runs.report(mode)
-    known = entry in OPEN_FAULTS[mode]
     mine = [outcome for outcome in report.failures() if outcome.op == entry]
-    if mine and known:
-        pytest.xfail("open fault, see open_faults.py: " + "; ".join(lines_of(mine))[:300])
     assert not mine, "\n" + "\n".join(lines_of(mine))
     assert entry in report.results.calls, f"{entry} was not run to its end"
 
