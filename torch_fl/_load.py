@@ -89,7 +89,7 @@ def _bring_up() -> None:
     check_version(torch.__version__)
     _core = core_module = _import_extension()  # set at once: PyTorch may call torch.fl's functions from here on
 
-    from torch_fl import _dlpack, device
+    from torch_fl import _dlpack, _fake, device
     from torch_fl.chips import discovery
     from torch_fl.routing import settings
     from torch_fl.routing.errors import UnsupportedOpError
@@ -98,6 +98,7 @@ def _bring_up() -> None:
     torch._register_device_module(DEVICE_TYPE, device)  # type: ignore[no-untyped-call]
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     _dlpack.teach_dlpack_device()
+    _fake.teach_fake_convolution(DEVICE_TYPE)
     core_module.set_unsupported_error(UnsupportedOpError)
     settings.start(core_module)
     core_module.load_plugins(discovery.candidates())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "execute.h"
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 
@@ -254,6 +255,10 @@ void Frame::finish_outputs(at::Tensor* outs) {
   }
 }
 
+bool all_expressible(const fl_value& list) {
+  return std::none_of(list.u.values, list.u.values + list.count, [](const fl_value& v) { return v.kind == FL_OPAQUE; });
+}
+
 // PyTorch converts a Scalar to the type it computes in, where it wraps or fails. False: leave the call to the CPU.
 bool Frame::fit_scalars() {
   const bool promote = (plan_.kernel->flags & FL_KERNEL_PROMOTE) != 0;
@@ -261,8 +266,10 @@ bool Frame::fit_scalars() {
   const bool fill = plan_.mutation && !call_.entry.random;
   for (uint32_t i = 0; i < call_.n_args; ++i) {
     const Kind kind = call_.args[i].kind;
-    if (kind != Kind::Scalar && kind != Kind::Tensor) continue;
     fl_value& v = values_[i];
+    if (kind == Kind::ScalarList && v.kind == FL_VALUES && !all_expressible(v)) return false;
+    if (kind != Kind::Scalar && kind != Kind::Tensor) continue;
+    if (v.kind == FL_OPAQUE) return false;
     if (v.kind != FL_INTEGER && v.kind != FL_REAL && v.kind != FL_COMPLEX) continue;
     if (promote && !valid_operand(call_.entry, i, v, type)) return false;
     if (promote || fill || call_.entry.args[i].name == "value") {
@@ -281,7 +288,7 @@ fl_call Frame::make(runtime::StreamId stream, bool live) {
   c.stream = live ? device.stream(stream) : nullptr;
   c.kernel = plan_.kernel;
   c.args = values_.data();
-  c.n_args = static_cast<uint32_t>(values_.size());
+  c.n_args = plan_.mutation ? call_.n_args : call_.entry.kernel_args;
   c.n_outs = static_cast<uint32_t>(outs_.size());
   c.outs = out_pointers_.data();
   c.compute_dtype = plan_.compute_dtype;
@@ -306,6 +313,7 @@ bool kernel_supports(Call& call, Plan& plan, std::string* reason) {
   runtime::take_plugin_message();
   const fl_status status = plan.kernel->supports(&c);
   if (status == FL_OK) return true;
+  if (status != FL_UNSUPPORTED) plan.device->fail(status, ("supports() for " + call.entry.name).c_str());
   *reason = runtime::take_plugin_message();
   if (reason->empty()) *reason = "the kernel does not support this call";
   return false;
@@ -332,7 +340,8 @@ bool execute(Call& call, Plan& plan, at::Tensor* outs, std::string* declined) {
     status = launch(plan, c);
   }
   if (status == FL_UNSUPPORTED) {
-    *declined = "the kernel declined at run time: " + runtime::take_plugin_message();
+    const std::string why = runtime::take_plugin_message();
+    *declined = "the kernel declined at run time" + (why.empty() ? why : ": " + why);
     return false;
   }
   if (C10_UNLIKELY(status != FL_OK)) device.fail(status, describe_call(call).c_str());

@@ -231,7 +231,7 @@ void run_on_host(Call& call, Plan& plan, at::Tensor* outs) {
 }
 
 // A kernel declined at run time: route on, and count that under its own reason.
-Plan& route_on(Call& call, PlanCache& cache, const std::string& reason, at::Tensor* outs) {
+Plan& route_on(Call& call, PlanCache& cache, Plan& declined, const std::string& reason, at::Tensor* outs) {
   Signature none;
   none.forbid_caching();
   auto plan = std::make_unique<Plan>();
@@ -240,7 +240,10 @@ Plan& route_on(Call& call, PlanCache& cache, const std::string& reason, at::Tens
   plan->reason = reason;
   plan->route = call.entry.composite ? Route::Composite : Route::Host;
   Plan* p = cache.insert(call.entry, none, std::move(plan));
-  bump(p->calls);
+  if (g_counting.load(std::memory_order_relaxed)) {
+    bump(p->calls);
+    bump(declined.calls, static_cast<uint64_t>(-1));
+  }
   p->route == Route::Composite ? run_composite(call) : run_on_host(call, *p, outs);
   return *p;
 }
@@ -249,8 +252,8 @@ Plan& route_on(Call& call, PlanCache& cache, const std::string& reason, at::Tens
 Plan& run_planned(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs) {
   switch (plan.route) {
     case Route::Kernel: {
-      std::string declined;
-      return execute(call, plan, outs, &declined) ? plan : route_on(call, cache, declined, outs);
+      std::string reason;
+      return execute(call, plan, outs, &reason) ? plan : route_on(call, cache, plan, reason, outs);
     }
     case Route::Composite:
       run_composite(call);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scalars.h"
 
-#include <cmath>
+#include <c10/util/overflows.h>
+
+#include <cstdint>
+#include <type_traits>
 
 namespace torch_fl::glue {
 
@@ -18,9 +21,11 @@ fl_value scalar_value(const at::Scalar& s) {
   } else if (s.isFloatingPoint()) {
     v.kind = FL_REAL;
     v.u.d = s.toDouble();
+  } else if (s.type() == at::kUInt64 && s.toUInt64() > static_cast<uint64_t>(INT64_MAX)) {
+    v.kind = FL_OPAQUE;  // no kernel could tell it from a negative number
   } else {
     v.kind = FL_INTEGER;
-    v.u.i = s.type() == at::kUInt64 ? static_cast<int64_t>(s.toUInt64()) : s.toLong();
+    v.u.i = s.toLong();
   }
   return v;
 }
@@ -52,41 +57,27 @@ fl_value host_scalar(const at::Tensor& t) {
 
 namespace {
 
-struct Limits {
-  double low, high;
-  int64_t mask;  ///< of the bits an unsigned type keeps; 0: signed
-};
-
-// As c10::overflows: unsigned types also take the negatives that wrap.
-const Limits* integer_limits(fl_dtype type) {
-  static constexpr Limits kUint8{-255, 255, 0xff}, kInt8{-128, 127, 0}, kInt16{-32768, 32767, 0};
-  static constexpr Limits kInt32{-2147483648.0, 2147483647.0, 0}, kUint16{-65535, 65535, 0xffff};
-  static constexpr Limits kUint32{-4294967295.0, 4294967295.0, 0xffffffff};
-  static constexpr Limits kInt64{-9223372036854775808.0, 9223372036854775807.0, 0};
-  switch (type) {
-    case FL_UINT8:
-      return &kUint8;
-    case FL_INT64:
-      return &kInt64;
-    case FL_INT8:
-      return &kInt8;
-    case FL_INT16:
-      return &kInt16;
-    case FL_INT32:
-      return &kInt32;
-    case FL_UINT16:
-      return &kUint16;
-    case FL_UINT32:
-      return &kUint32;
-    default:
-      return nullptr;
-  }
+// PyTorch's own rule (Scalar::to), which also lets negative integers wrap into unsigned types.
+template <class T>
+bool fit(fl_value& v) {
+  if (v.kind == FL_REAL) return !c10::overflows<T, double>(v.u.d);
+  if (c10::overflows<T, int64_t>(v.u.i)) return false;
+  if constexpr (std::is_integral_v<T>) v.u.i = static_cast<int64_t>(static_cast<T>(v.u.i));
+  return true;
 }
 
-bool is_complex(fl_dtype type) { return type == FL_COMPLEX32 || type == FL_COMPLEX64 || type == FL_COMPLEX128; }
-
-double largest(fl_dtype type) {
-  return type == FL_FLOAT16 ? 65504.0 : type == FL_FLOAT32 || type == FL_BFLOAT16 ? 3.4028234663852886e38 : HUGE_VAL;
+bool fit_complex(const fl_value& v, fl_dtype type) {
+  const c10::complex<double> value(v.u.c[0], v.u.c[1]);
+  switch (type) {
+    case FL_COMPLEX32:
+      return !c10::overflows<c10::complex<at::Half>, c10::complex<double>>(value);
+    case FL_COMPLEX64:
+      return !c10::overflows<c10::complex<float>, c10::complex<double>>(value);
+    case FL_COMPLEX128:
+      return true;
+    default:
+      return v.u.c[1] == 0.0;
+  }
 }
 
 bool is_integral(fl_dtype type) { return type <= FL_INT64 || (type >= FL_UINT16 && type <= FL_UINT64); }
@@ -94,14 +85,45 @@ bool is_integral(fl_dtype type) { return type <= FL_INT64 || (type >= FL_UINT16 
 }  // namespace
 
 bool fit_scalar(fl_value& v, fl_dtype type) {
-  if (v.kind == FL_COMPLEX) return is_complex(type) || v.u.c[1] == 0.0;
-  const double value = v.kind == FL_REAL ? v.u.d : static_cast<double>(v.u.i);
-  if (const Limits* limits = integer_limits(type)) {
-    if (!(value >= limits->low && value <= limits->high)) return false;
-    if (v.kind == FL_INTEGER && limits->mask != 0) v.u.i &= limits->mask;
-    return true;
+  if (v.kind == FL_COMPLEX) return fit_complex(v, type);
+  switch (type) {
+    case FL_UINT8:
+      return fit<uint8_t>(v);
+    case FL_INT8:
+      return fit<int8_t>(v);
+    case FL_INT16:
+      return fit<int16_t>(v);
+    case FL_INT32:
+      return fit<int32_t>(v);
+    case FL_INT64:
+      return fit<int64_t>(v);
+    case FL_UINT16:
+      return fit<uint16_t>(v);
+    case FL_UINT32:
+      return fit<uint32_t>(v);
+    case FL_UINT64:
+      return fit<uint64_t>(v);
+    case FL_FLOAT16:
+    case FL_COMPLEX32:
+      return fit<at::Half>(v);
+    case FL_FLOAT32:
+    case FL_COMPLEX64:
+      return fit<float>(v);
+    case FL_BFLOAT16:
+      return fit<at::BFloat16>(v);
+    case FL_FLOAT8_E5M2:
+      return fit<at::Float8_e5m2>(v);
+    case FL_FLOAT8_E4M3FN:
+      return fit<at::Float8_e4m3fn>(v);
+    case FL_FLOAT8_E5M2FNUZ:
+      return fit<at::Float8_e5m2fnuz>(v);
+    case FL_FLOAT8_E4M3FNUZ:
+      return fit<at::Float8_e4m3fnuz>(v);
+    case FL_FLOAT8_E8M0FNU:
+      return fit<at::Float8_e8m0fnu>(v);
+    default:
+      return true;  // bool takes everything, double and its complex type everything that a Scalar holds
   }
-  return !std::isfinite(value) || std::fabs(value) <= largest(type);
 }
 
 bool valid_operand(const Entry& entry, uint32_t i, const fl_value& v, fl_dtype type) {

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -145,3 +148,44 @@ def test_graph_breaks() -> None:
         return x
 
     assert function(torch.ones(3, device="fl")).tolist() == [8, 8, 8]
+
+
+CONVOLUTIONS = {
+    "conv2d": (F.conv2d, (1, 2, 5, 6), (4, 2, 3, 3), torch.channels_last),
+    "conv2d grouped": (partial(F.conv2d, groups=2), (2, 4, 5, 6), (4, 2, 3, 3), torch.channels_last),
+    "conv_transpose2d": (F.conv_transpose2d, (1, 2, 5, 6), (2, 4, 3, 3), torch.channels_last),
+    "conv3d": (F.conv3d, (1, 2, 4, 5, 6), (4, 2, 3, 3, 3), torch.channels_last_3d),
+}
+
+
+@pytest.mark.parametrize("which", ["neither", "input", "weight", "both"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_fake_convolutions_have_the_strides_of_real_ones(name: str, which: str) -> None:
+    function, input_shape, weight_shape, layout = CONVOLUTIONS[name]
+    x, w = torch.randn(input_shape, device="fl"), torch.randn(weight_shape, device="fl")
+    x = x.to(memory_format=layout) if which in ("input", "both") else x
+    w = w.to(memory_format=layout) if which in ("weight", "both") else w
+
+    def run(x: torch.Tensor, w: torch.Tensor) -> list[torch.Tensor]:
+        x, w = x.detach().requires_grad_(), w.detach().requires_grad_()
+        y = function(x, w)
+        return [y, *torch.autograd.grad(y, (x, w), torch.ones_like(y))]
+
+    real = run(x, w)
+    with FakeTensorMode() as mode:
+        fake = run(mode.from_tensor(x), mode.from_tensor(w))
+    assert [t.stride() for t in fake] == [t.stride() for t in real]
+
+
+def test_compiled_code_that_reads_the_strides_of_a_convolution() -> None:
+    x = torch.randn(1, 2, 5, 5, device="fl").to(memory_format=torch.channels_last)
+    w = torch.randn(3, 2, 3, 3, device="fl")
+
+    def scaled(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.conv2d(x, w) * F.conv2d(x, w).stride(1)
+
+    def flat(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.conv2d(x, w).permute(0, 2, 3, 1).view(-1)
+
+    for function in (scaled, flat):
+        assert_same(torch.compile(function, backend="aot_eager")(x, w), function(x, w).cpu())

@@ -45,6 +45,7 @@ struct Command {
 /// One in-order queue and, from its first command on, one worker thread.
 class Stream {
  public:
+  static constexpr size_t kMaxQueued = 1024;
   explicit Stream(Device& device) : device_(device) {}
   ~Stream() { stop(true); }
   void submit(std::unique_ptr<Command> command);

@@ -36,7 +36,9 @@ bool Marker::query() {
 
 void Stream::submit(std::unique_ptr<Command> command) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
+    // A host that runs ahead of the chip waits, as on real ones; else its queue would grow without end.
+    progress_.wait(lock, [this] { return queue_.size() < kMaxQueued || stopping_ || draining_ || process_ending(); });
     if (!process_ending() && !stopping_ && !draining_) {
       if (!worker_.joinable()) worker_ = std::thread([this] { work(); });
       queue_.push_back(std::move(command));
@@ -83,6 +85,7 @@ void Stream::request_stop() {
   std::lock_guard<std::mutex> lock(mutex_);
   stopping_ = true;
   wake_.notify_all();
+  progress_.notify_all();
 }
 
 void Stream::stop(bool drain) {
@@ -91,6 +94,7 @@ void Stream::stop(bool drain) {
     std::lock_guard<std::mutex> lock(mutex_);
     (drain ? draining_ : stopping_) = true;
     wake_.notify_all();
+    progress_.notify_all();
     worker = std::move(worker_);
   }
   if (worker.joinable()) worker.join();
