@@ -93,6 +93,17 @@ def test_inline_has_no_threads(library: str) -> None:
     )
 
 
+def test_the_host_cannot_run_ahead_without_end(library: str) -> None:
+    code = """
+    stream, address = new_stream(), chip.alloc(64)
+    start = time.monotonic()
+    for _ in range(1024 + 100):
+        fill(stream, address, 1, 64)
+    assert time.monotonic() - start > 0.1  # 100 commands of at least 2 ms had to end first
+    """
+    passes(library, code, SIMCHIP_SLOW_STREAM_US="2000")
+
+
 def test_addresses_are_biased(library: str) -> None:
     code = "a = chip.alloc(64); assert a >> 56 == 1 and a % 64 == 0; C.string_at(a, 1)"
     assert run(library, code).returncode == -11, "a host dereference must crash"

@@ -178,17 +178,35 @@ static const fl_compiler_api compiler_api = {sizeof(fl_compiler_api), 0, "c99"};
 /* ---- kernels ---- */
 static fl_status run(const fl_call* call) {
   (void)call;
+#ifdef KERNELS_DECLINE
+  return FL_UNSUPPORTED;
+#else
   return FL_OK;
+#endif
 }
+static fl_status run_add(const fl_call* call) {
+  if (call->n_args == 3) return run(call); /* self, other, alpha */
+  host->set_error(FL_INTERNAL, "expected 3 arguments");
+  return FL_INTERNAL;
+}
+#ifdef SUPPORTS_FAILS
+static fl_status failing_supports(const fl_call* call) {
+  (void)call;
+  host->set_error(FL_INTERNAL, "supports() blew up");
+  return FL_INTERNAL;
+}
+#endif
 #ifdef KERNEL_OP_ENDLESS
 static char endless[1024];
 #endif
 static fl_kernel relu = {sizeof(fl_kernel), FL_KERNEL_PROMOTE, "aten::relu", run};
-static fl_kernel add = {sizeof(fl_kernel), FL_KERNEL_PROMOTE | FL_KERNEL_BROADCAST, "aten::add.Tensor", run};
+static fl_kernel add = {sizeof(fl_kernel), FL_KERNEL_PROMOTE | FL_KERNEL_BROADCAST, "aten::add.Tensor", run_add};
 static const fl_kernel* kernels[] = {&relu, &add};
 
 static void break_kernels(void) {
-#if defined(KERNEL_ROW_NULL)
+#if defined(SUPPORTS_FAILS)
+  relu.supports = failing_supports;
+#elif defined(KERNEL_ROW_NULL)
   kernels[1] = NULL;
 #elif defined(KERNEL_SIZE_SMALL)
   add.struct_size = 8;
