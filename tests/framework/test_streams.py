@@ -98,6 +98,35 @@ def test_elapsed_time() -> None:
         torch.Event("fl").elapsed_time(end)
 
 
+MAKERS = [torch.Event, torch.fl.Event]
+
+
+@pytest.mark.parametrize("first", MAKERS)
+@pytest.mark.parametrize("second", MAKERS)
+def test_events_of_both_names_mix(first: type, second: type) -> None:
+    """torch.fl.Event is good wherever a torch.Event is, and beside one."""
+    start, end = (kind(device="fl", enable_timing=True) for kind in (first, second))
+    stream, other = torch.fl.Stream(), torch.Stream("fl")
+    assert stream.record_event(start) is start
+    other.wait_event(start)
+    assert other.record_event(end) is end
+    stream.wait_event(end)
+    other.wait_stream(stream)
+    stream.wait_stream(other)
+    end.synchronize()
+    assert start.elapsed_time(end) >= 0
+    assert isinstance(start, torch.fl.Event)
+    assert isinstance(start, torch.Event)
+
+
+def test_event_types() -> None:
+    """torch.fl.Event tells its device's events from everything else."""
+    assert issubclass(torch.fl.Event, torch.Event)
+    assert isinstance(torch.fl.Stream().record_event(), torch.fl.Event)
+    assert not isinstance(torch.fl.Stream(), torch.fl.Event)
+    assert torch.fl.Event(device="fl:0").device.type == "fl"
+
+
 def test_events_before_record() -> None:
     """An event that was never recorded counts as done and can be waited for."""
     event = torch.Event("fl")

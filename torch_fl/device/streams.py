@@ -28,15 +28,25 @@ class Stream(torch.Stream):
         return f"<torch.fl.Stream device={self.device} stream_id={self.stream_id}>"
 
 
-class Event(torch.Event):
-    """A mark in a stream that others can wait for, and, with ``enable_timing``, measure from."""
+class _EventMeta(type):
+    """Makes an event of this device count as a ``torch.fl.Event``."""
 
-    def __new__(
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == _load.DEVICE_TYPE
+
+
+class Event(torch.Event, metaclass=_EventMeta):
+    """A mark in a stream that others can wait for, and, with ``enable_timing``, measure from.
+
+    Calling it gives a plain ``torch.Event``: ``elapsed_time`` and ``record_event`` refuse any subclass of that.
+    """
+
+    def __new__(  # type: ignore[misc]
         cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, device: DeviceLike = None
-    ) -> Event:
+    ) -> torch.Event:
         """Make an event; the stream that first records it decides its device unless one is given."""
         where = _load.DEVICE_TYPE if device is None else _device(device)
-        return super().__new__(cls, where, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+        return torch.Event(where, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 
 def _wrap(stream: torch.Stream) -> Stream:
