@@ -67,6 +67,31 @@ def test_capacity() -> None:
             pass
 
 
+@pytest.mark.parametrize("bad", [1.5, "x", None])
+def test_capacity_is_a_number(bad: object) -> None:
+    with (
+        pytest.raises(TypeError, match=rf"capacity must be an int, found {bad!r} \({type(bad).__name__}\)"),
+        torch_fl.record_calls(capacity=bad),  # type: ignore[arg-type]
+    ):
+        pass
+
+
+def test_a_capacity_beyond_all_memory() -> None:
+    with torch_fl.record_calls(capacity=2**70) as log:
+        torch.ones(2, device="fl").neg()
+    assert "aten::neg" in [call.op for call in log]
+
+
+def test_a_recording_can_be_kept_and_entered_again() -> None:
+    x = torch.ones(2, device="fl")
+    recording = torch_fl.record_calls()
+    with recording as first:
+        x.neg()
+    with recording as second:
+        x.exp()
+    assert [[call.op for call in log] for log in (first, second)] == [["aten::neg"], ["aten::exp"]]
+
+
 def test_one_recording_at_a_time() -> None:
     with torch_fl.record_calls(), pytest.raises(RuntimeError, match="recorded already"), torch_fl.record_calls():
         pass

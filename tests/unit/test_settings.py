@@ -86,6 +86,17 @@ def test_context_manager_restores_after_an_error(core: Recorder) -> None:
         ("fallback", {"aten::sortt": "deny"}, "no operator 'aten::sortt'; did you mean 'aten::sort'"),
         ("fallback.aten::add.Tensr", "deny", "aten::add has no overload 'Tensr'; did you mean 'Tensor'"),
         (3, "deny", "no setting 3"),
+        (
+            "fallback.",
+            "deny",
+            "no setting 'fallback.'; did you mean 'fallback'? (settings: fallback, fallback.<operator>)",
+        ),
+        ("fallback. \t", "deny", "no setting 'fallback. \\t'"),
+        (".fallback", "deny", "no setting '.fallback'; did you mean 'fallback'"),
+        ("fallback.aten::add.", "deny", "aten::add has no overload '' (overloads: Tensor"),
+        ("fallback", {"": "deny"}, "no operator '': expected a name such as"),
+        ("fallback", {3: "deny"}, "no operator 3: expected a name such as"),
+        ("fallback.aten::sort.int", "deny", "aten::sort has no overload 'int'"),  # TorchScript's alone
     ],
 )
 def test_mistakes_are_explained(core: Recorder, key: Any, value: Any, message: str) -> None:
@@ -93,6 +104,33 @@ def test_mistakes_are_explained(core: Recorder, key: Any, value: Any, message: s
         torch_fl.set_config(key, value)
     assert message in str(error.value)
     assert core.calls == []
+
+
+@pytest.mark.parametrize("key", ["fallback.", ".fallback", "fallback.aten::sortt", "fallback.aten::sort.stabl"])
+def test_reading_refuses_unknown_keys(core: Recorder, key: str) -> None:
+    with pytest.raises(torch_fl.ConfigError, match=r"no setting|no operator|no overload"):
+        torch_fl.get_config(key)
+
+
+def test_a_context_can_be_kept_and_entered_again(core: Recorder) -> None:
+    deny = torch_fl.config(fallback="deny")
+    for _ in range(2):
+        with deny, deny:
+            assert torch_fl.get_config("fallback") == "deny"
+        assert torch_fl.get_config("fallback") == "allow"
+    torch_fl.set_config("fallback", "warn")
+    with deny:
+        pass
+    assert torch_fl.get_config("fallback") == "warn"
+
+
+def test_a_context_decorates_functions(core: Recorder) -> None:
+    @torch_fl.config(fallback="deny")
+    def policy(depth: int) -> list[str]:
+        return [torch_fl.get_config("fallback"), *(policy(depth - 1) if depth else [])]
+
+    assert policy(1) == policy(1) == ["deny", "deny"]
+    assert torch_fl.get_config("fallback") == "allow"
 
 
 def test_a_mistake_in_a_mapping_changes_nothing(core: Recorder) -> None:
@@ -112,6 +150,39 @@ def test_environment(core: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     assert core.calls == [("", "warn"), ("aten::sort", "deny"), ("aten::topk", "allow")]
 
 
-def test_a_mistake_in_the_environment_is_explained() -> None:
-    with pytest.raises(torch_fl.ConfigError, match="TORCH_FL_FALLBACK: 'denny' is not one of allow, warn, deny"):
-        settings.parse_environment("denny")
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("denny", ": 'denny' is not one of allow, warn, deny; did you mean 'deny'"),
+        ("deny,aten::nosuch=allow", ": 'aten::nosuch=allow': no operator 'aten::nosuch'"),
+        (
+            "sort.stabel=deny",
+            ": 'sort.stabel=deny': operator aten::sort has no overload 'stabel'; did you mean 'stable'",
+        ),
+        ("aten::a=b=deny", ": 'aten::a=b=deny': no operator 'aten::a=b'"),
+        ("my lib::op=deny", ": 'my lib::op=deny': no operator 'my lib::op'"),
+        ("aten::sort=never", " for aten::sort: 'never' is not one of allow, warn, deny"),
+        ("aten::sort=", " for aten::sort: '' is not one of allow, warn, deny"),
+        (",", "=',': nothing before a comma"),
+        ("deny,,aten::sort=allow", "='deny,,aten::sort=allow': nothing before a comma"),
+        ("=deny", ": '=deny' names no operator, expected <operator>=<policy>"),
+        ("deny,warn", "='deny,warn': two policies for all operators, 'deny' and 'warn'; keep one"),
+        (
+            "sort=deny,aten::sort=warn",
+            "='sort=deny,aten::sort=warn': two policies for operator 'aten::sort', 'deny' and 'warn'",
+        ),
+    ],
+)
+def test_mistakes_in_the_environment_are_explained(text: str, message: str) -> None:
+    with pytest.raises(torch_fl.ConfigError) as error:
+        settings.parse_environment(text)
+    assert f"TORCH_FL_FALLBACK{message}" in str(error.value)
+
+
+def test_operators_of_libraries_that_come_later_cannot_be_checked() -> None:
+    assert settings.parse_environment("mylib::op.out=deny") == (None, {"mylib::op.out": "deny"})
+
+
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_environment_says_nothing(text: str) -> None:
+    assert settings.parse_environment(text) == (None, {})

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-import contextlib
+import operator
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from torch_fl import _load
+from torch_fl._context import reusable
 from torch_fl.routing.counters import table
 
 
@@ -63,7 +65,7 @@ _COLUMNS: dict[str, Callable[[CallRecord], str]] = {
 }
 
 
-@contextlib.contextmanager
+@reusable
 def record_calls(capacity: int = 100_000) -> Iterator[CallLog]:
     """Record every operator call of all threads; the yielded log is filled when the ``with`` block ends.
 
@@ -71,9 +73,15 @@ def record_calls(capacity: int = 100_000) -> Iterator[CallLog]:
         capacity: how many records to keep. When there are more calls the oldest go, and ``log.dropped`` counts them.
 
     Raises:
+        TypeError: ``capacity`` is no int.
         ValueError: ``capacity`` is below 1.
         RuntimeError: calls are being recorded already.
     """
+    try:
+        capacity = min(operator.index(capacity), sys.maxsize)
+    except TypeError:
+        kind = type(capacity).__name__
+        raise TypeError(f"record_calls: capacity must be an int, found {capacity!r} ({kind})") from None
     if capacity < 1:
         raise ValueError(f"record_calls: capacity must be at least 1, found {capacity}")
     core = _load.core()

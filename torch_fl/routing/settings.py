@@ -14,12 +14,13 @@ A setting made in the program wins over the environment.
 
 from __future__ import annotations
 
-import contextlib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch_fl import _load
+from torch_fl._context import reusable
 from torch_fl._suggest import did_you_mean
 from torch_fl.routing.errors import ConfigError
 
@@ -45,15 +46,41 @@ def start(core: Any) -> None:
 
 def parse_environment(text: str) -> tuple[str | None, dict[str, str]]:
     """Split ``"warn,aten::sort=allow"`` into the default policy and those of single operators."""
-    default: str | None = None
-    by_op: dict[str, str] = {}
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        op, equals, policy = item.rpartition("=")
-        if equals:
-            by_op[_full_name(op.strip())] = _checked_policy(policy.strip(), f"{ENVIRONMENT} for {op.strip()}")
-        else:
-            default = _checked_policy(item, ENVIRONMENT)
-    return default, by_op
+    policies: dict[str, str] = {}
+    for item in _environment_items(text):
+        name, equals, policy = (part.strip() for part in item.rpartition("="))
+        op = _environment_op(name, item) if equals else ""
+        if op in policies:
+            what = f"operator {op!r}" if op else "all operators"
+            raise ConfigError(
+                f"{ENVIRONMENT}={text!r}: two policies for {what}, {policies[op]!r} and {policy!r}; keep one"
+            )
+        policies[op] = _checked_policy(policy, f"{ENVIRONMENT} for {name}" if equals else ENVIRONMENT)
+    return policies.pop("", None), policies
+
+
+def _environment_items(text: str) -> list[str]:
+    """Split at commas, of which one may come last."""
+    if not text.strip():
+        return []
+    items = [item.strip() for item in text.split(",")]
+    if len(items) > 1 and not items[-1]:
+        items.pop()
+    if "" in items:
+        raise ConfigError(f"{ENVIRONMENT}={text!r}: nothing before a comma, expected a policy or <operator>=<policy>")
+    return items
+
+
+def _environment_op(name: str, item: str) -> str:
+    """Return the full name of an operator. Only PyTorch's own can be looked up: other libraries load theirs later."""
+    if not name:
+        raise ConfigError(f"{ENVIRONMENT}: {item!r} names no operator, expected <operator>=<policy>")
+    if re.fullmatch(r"(?!aten::)\w+::\w+(\.\w+)?", name):
+        return name
+    try:
+        return _checked_op(name)
+    except ConfigError as error:
+        raise ConfigError(f"{ENVIRONMENT}: {item!r}: {error}") from None
 
 
 def set_config(key: str, value: str | Mapping[str, str | None] | None) -> None:
@@ -82,11 +109,11 @@ def get_config(key: str | None = None) -> Any:
     if key is None:
         return {"fallback": _default} | {f"fallback.{op}": policy for op, policy in sorted(_by_op.items())}
     _, _, op = _checked_key(key).partition(".")
-    name = _full_name(op)
+    name = _checked_op(op) if op else ""
     return _by_op.get(name) or _by_op.get(name.partition(".")[0]) or _default
 
 
-@contextlib.contextmanager
+@reusable
 def config(**values: Any) -> Iterator[None]:
     """Change settings for the duration of a ``with`` block: ``with torch_fl.config(fallback="deny"): ...``."""
     before_default, before_ops = _default, dict(_by_op)
@@ -118,11 +145,10 @@ def _apply(op: str, policy: str | None) -> None:
 
 
 def _checked_key(key: str) -> str:
-    if not isinstance(key, str) or key.partition(".")[0] not in KEYS:
-        name = str(key).partition(".")[0]
-        raise ConfigError(
-            f"no setting {key!r}{did_you_mean(name, KEYS)} (settings: {', '.join(KEYS)}, fallback.<operator>)"
-        )
+    name, dot, op = key.partition(".") if isinstance(key, str) else (str(key), "", "")
+    if not isinstance(key, str) or name not in KEYS or (dot and not op.strip()):
+        guess = did_you_mean(name.strip() or op, KEYS)
+        raise ConfigError(f"no setting {key!r}{guess} (settings: {', '.join(KEYS)}, fallback.<operator>)")
     return key
 
 
@@ -141,12 +167,27 @@ def _checked_op(op: str) -> str:
     """Return the full name of an operator ("add.Tensor" -> "aten::add.Tensor"); refuse one that does not exist."""
     import torch
 
+    if not isinstance(op, str) or not op.strip():
+        raise ConfigError(f'no operator {op!r}: expected a name such as "aten::sort" or "add.Tensor"')
     name = _full_name(op)
-    base, _, overload = name.partition(".")
-    overloads = [schema.overload_name for schema in torch._C._jit_get_schemas_for_operator(base)]
+    base, dot, overload = name.partition(".")
+    schemas = torch._C._jit_get_schemas_for_operator(base)
+    overloads = [schema.overload_name for schema in schemas if _has_dispatch(base, schema.overload_name)]
     if not overloads:
         known = {item.partition(".")[0] for item in torch._C._dispatch_get_all_op_names()}
         raise ConfigError(f"no operator {name!r}{did_you_mean(base, known)}")
-    if overload and overload not in overloads:
-        raise ConfigError(f"operator {base} has no overload {overload!r}{did_you_mean(overload, overloads)}")
+    if dot and (not overload or overload not in overloads):
+        guess = did_you_mean(overload, overloads) or f" (overloads: {', '.join(filter(None, overloads)) or 'none'})"
+        raise ConfigError(f"operator {base} has no overload {overload!r}{guess}")
     return name
+
+
+def _has_dispatch(base: str, overload: str) -> bool:
+    """Tell whether an overload can be called with tensors; TorchScript has more of its own (``aten::sort.int``)."""
+    import torch
+
+    try:
+        torch._C._dispatch_find_schema_or_throw(base, overload)
+    except RuntimeError:
+        return False
+    return True

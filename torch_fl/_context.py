@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Context managers that can be entered more than once."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ReusableContext(contextlib.ContextDecorator, Generic[T]):
+    """Makes a fresh context manager each time that it is entered, one inside the other too."""
+
+    def __init__(self, make: Callable[[], contextlib.AbstractContextManager[T]]) -> None:
+        self._make = make
+        self._entered: list[contextlib.AbstractContextManager[T]] = []
+
+    def __enter__(self) -> T:
+        context = self._make()
+        value = context.__enter__()
+        self._entered.append(context)
+        return value
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._entered.pop().__exit__(*error)
+
+
+def reusable(function: Callable[P, Iterator[T]]) -> Callable[P, ReusableContext[T]]:
+    """Decorate as ``contextlib.contextmanager`` does, but for objects that may be kept and entered again."""
+    make = contextlib.contextmanager(function)
+
+    @functools.wraps(function)
+    def manager(*args: P.args, **kwargs: P.kwargs) -> ReusableContext[T]:
+        return ReusableContext(lambda: make(*args, **kwargs))
+
+    return manager
