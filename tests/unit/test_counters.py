@@ -26,7 +26,7 @@ def test_sums() -> None:
     assert list(ROWS.by("op")) == ["aten::add", "aten::sort"]
 
 
-@pytest.mark.parametrize(("route", "share"), [("kernel", 0.9), ("host", 0.1), ("portable", 0.0)])
+@pytest.mark.parametrize(("route", "share"), [("kernel", 0.9), ("host", 0.1), ("denied", 0.0)])
 def test_share(route: str, share: float) -> None:
     assert ROWS.share(route) == pytest.approx(share)
 
@@ -37,8 +37,24 @@ def test_share_of_nothing() -> None:
 
 def test_where() -> None:
     assert [row.calls for row in ROWS.where(route="host", chip="sim")] == [9]
-    with pytest.raises(AttributeError):
-        ROWS.where(rout="host")
+
+
+@pytest.mark.parametrize("rows", [ROWS, Counters()])
+def test_words_that_do_not_exist_are_explained(rows: Counters) -> None:
+    with pytest.raises(ValueError, match=r"counters: no field 'rout'; did you mean 'route'\? \(fields: op, overload, "):
+        rows.where(rout="host")
+    with pytest.raises(ValueError, match="counters: no field 'nope'"):
+        rows.by("nope")
+    routes = r"counters: no route 'hst'; did you mean 'host'\? \(routes: kernel, composite, host, denied\)"
+    with pytest.raises(ValueError, match=routes):
+        rows.where(route="hst")
+    with pytest.raises(ValueError, match=routes):
+        rows.share("hst")
+
+
+def test_names_are_a_field_too() -> None:
+    assert list(ROWS.by("name")) == ["aten::add.Tensor", "aten::sort", "aten::sort.stable"]
+    assert [row.calls for row in ROWS.where(name="aten::sort")] == [9]
 
 
 def test_table_shows_the_most_frequent_first_with_the_reason() -> None:

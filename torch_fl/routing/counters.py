@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 from torch_fl import _load
+from torch_fl._context import reusable
+from torch_fl._suggest import did_you_mean
+
+ROUTES = ("kernel", "composite", "host", "denied")  # that a call can take; docs/counters.md explains them
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,16 @@ class CallCount:
         return f"{self.op}.{self.overload}" if self.overload else self.op
 
 
+_FIELDS = (*(field.name for field in fields(CallCount)), "name")
+
+
+def _check_word(kind: str, word: Any, choices: Sequence[str]) -> None:
+    if word not in choices:
+        raise ValueError(
+            f"counters: no {kind} {word!r}{did_you_mean(str(word), choices)} ({kind}s: {', '.join(choices)})"
+        )
+
+
 class Total(NamedTuple):
     """Sums over some rows."""
 
@@ -46,6 +59,10 @@ class Counters(list[CallCount]):
 
     def where(self, **equal: Any) -> Counters:
         """Return the rows whose fields equal these values: ``counters().where(route="host", chip="sim")``."""
+        for name in equal:
+            _check_word("field", name, _FIELDS)
+        if "route" in equal:
+            _check_word("route", equal["route"], ROUTES)
         return Counters(row for row in self if all(getattr(row, name) == value for name, value in equal.items()))
 
     def total(self) -> Total:
@@ -54,6 +71,7 @@ class Counters(list[CallCount]):
 
     def by(self, field: str) -> dict[Any, Total]:
         """Return the sums for each value of a field, the most calls first: ``counters().by("route")``."""
+        _check_word("field", field, _FIELDS)
         groups: dict[Any, Counters] = {}
         for row in self:
             groups.setdefault(getattr(row, field), Counters()).append(row)
@@ -62,6 +80,7 @@ class Counters(list[CallCount]):
 
     def share(self, route: str) -> float:
         """Return the share of calls that took a route, 0 to 1; 0 if there were no calls."""
+        _check_word("route", route, ROUTES)
         calls = self.total().calls
         return self.where(route=route).total().calls / calls if calls else 0.0
 
@@ -98,7 +117,7 @@ def counters() -> Counters:
     return Counters(CallCount(*row) for row in _load.core().counters())
 
 
-@contextlib.contextmanager
+@reusable
 def timing() -> Iterator[None]:
     """Time every call, not only those on the host, for the duration of a ``with`` block.
 
