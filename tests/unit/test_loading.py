@@ -50,6 +50,11 @@ def test_no_chip_is_no_problem() -> None:
     assert result.stdout.split() == ["False", "0", "2.0"], result.stderr
 
 
+def test_a_query_without_a_chip_says_where_the_reasons_are() -> None:
+    result = run("import torch_fl\nprint(torch_fl.query_op('sort'))", TORCH_FL_PLUGIN_PATH="")
+    assert result.stdout.strip() == "aten::sort: no chip is loaded; python -m torch_fl says why", result.stderr
+
+
 def test_another_torch_leaves_pytorch_working_and_warns() -> None:
     result = run(WRONG_TORCH + "import torch\nprint(torch.ones(2).sum().item(), hasattr(torch, 'fl'))")
     assert result.stdout.split() == ["2.0", "False"], result.stderr

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch_fl import _load
 from torch_fl.routing.settings import _checked_op
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class OpQuery:
     rows: tuple[OpRoutes, ...]
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.rows)) or f"{self.op}: no chip is loaded"
+        return "\n".join(map(str, self.rows)) or f"{self.op}: no chip is loaded; python -m torch_fl says why"
 
 
 @dataclass(frozen=True)
@@ -124,10 +127,28 @@ def _op_routes(row: Mapping[str, Any]) -> OpRoutes:
     )
 
 
-def query_op(name: str) -> OpQuery:
-    """Tell for every chip what would run ``name`` ("aten::softmax", "add.Tensor"), and why not the other routes."""
-    op = _checked_op(name)
-    return OpQuery(op, tuple(_op_routes(row) for row in _load.core().query(op)))
+def query_op(name: str | torch._ops.OpOverload | torch._ops.OpOverloadPacket) -> OpQuery:
+    """Tell for every chip what would run an operator, and why not the other routes.
+
+    Args:
+        name: "aten::softmax" (all overloads), "add.Tensor" (one), or an operator of ``torch.ops``:
+            ``torch.ops.aten.softmax``, ``torch.ops.aten.add.Tensor``.
+
+    Raises:
+        ConfigError: there is no such operator.
+    """
+    import torch
+
+    op: Any = name
+    overload = None
+    if isinstance(op, torch._ops.OpOverload):
+        overload = op._schema.overload_name
+        op = f"{op._schema.name}.{overload}".removesuffix(".")
+    elif isinstance(op, torch._ops.OpOverloadPacket):
+        op = op._qualified_op_name
+    op = _checked_op(op)
+    rows = (_op_routes(row) for row in _load.core().query(op))
+    return OpQuery(op, tuple(row for row in rows if overload in (None, row.overload)))
 
 
 def registered_ops_summary() -> RegisteredOps:
