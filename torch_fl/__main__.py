@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterable
 
 
 def main() -> int:
-    """Print devices and plugins; exit status 1 if the extension does not work."""
+    """Print devices and plugins; exit status 1 if the extension does not work, 2 for arguments (there are none)."""
+    text = "Print the devices of all chips, and what became of every plugin that was found."
+    argparse.ArgumentParser(prog="python -m torch_fl", description=text).parse_args()
     import torch
 
     from torch_fl import __version__, _load, list_devices, list_plugins
@@ -16,7 +19,7 @@ def main() -> int:
     print(f"torch-fl {__version__}, torch {torch.__version__}, Python {sys.version.split()[0]}")
     try:
         _load.initialize()
-    except ImportError as error:
+    except Exception as error:
         print(f"inactive: {error}")
         return 1
     _print_section("devices", list_devices(), "none")

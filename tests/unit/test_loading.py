@@ -74,6 +74,30 @@ def test_command_prints_devices_and_plugins() -> None:
     assert "[built-in]  loaded as sim" in result.stdout
 
 
+@pytest.mark.parametrize("words", [["nonsense"], ["--nonsense"]])
+def test_command_refuses_arguments(words: list[str]) -> None:
+    result = subprocess.run([sys.executable, "-m", "torch_fl", *words], capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("usage: python -m torch_fl")
+
+
+def test_command_has_help() -> None:
+    result = subprocess.run([sys.executable, "-m", "torch_fl", "--help"], capture_output=True, text=True, check=True)
+    assert result.stdout.startswith("usage: python -m torch_fl")
+    assert "fl:0" not in result.stdout
+
+
+@pytest.mark.parametrize("autoload", ["0", "1"])
+def test_command_reports_a_setting_that_cannot_be(autoload: str) -> None:
+    environment = {**os.environ, "TORCH_FL_FALLBACK": "bogus", "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload}
+    command = [sys.executable, "-m", "torch_fl"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "inactive: TORCH_FL_FALLBACK: 'bogus' is not one of allow, warn, deny" in result.stdout
+    assert "Traceback" not in result.stderr
+
+
 def test_command_reports_a_plugin_that_does_not_load() -> None:
     environment = {**os.environ, "TORCH_FL_PLUGIN_PATH": "/no/such/plugin.so"}
     command = [sys.executable, "-m", "torch_fl"]
