@@ -24,7 +24,7 @@
  * 4. Addresses
  *   Device addresses are opaque 64-bit values (fl_address). Arithmetic inside one allocation is legal, so
  *   address + n is n bytes further on. Zero is no address. Chips with real pointers use them; handle-based chips
- * encode. The host never dereferences a device address unless the device declares FL_CAP_HOST_COHERENT.
+ *   encode. The host never dereferences a device address unless the device declares FL_CAP_HOST_COHERENT.
  * 5. Order
  *   Work enqueued on one stream runs in order. Without the stream table the chip is synchronous: every function returns
  *   after its work is done. fl_stream null is the device's default stream, which always exists.
@@ -168,6 +168,10 @@ typedef struct fl_value {
  * out=, in-place and foreach forms, allocates outputs, and applies PyTorch's rules for type promotion, broadcasting,
  * resizing and overlap. Operators that exist only as mutations ("aten::fill_.Scalar", "aten::uniform_") are named as
  * such: outs[] then lists the mutated arguments, in schema order.
+ *
+ * A row serves the overload of exactly its name (and the derived forms), no other. Without a row, an overload that
+ * PyTorch composes of others reaches the chip as those: aten::add.Scalar calls aten::add.Tensor. An overload that is
+ * not composed needs a row: aten::lt.Scalar is one of its own beside aten::lt.Tensor.
  *
  * fl_call is what a kernel gets: args in schema order, one per schema argument (outputs excepted), and outs in the
  * order of the returns. The contract flags say what the host does to the arguments first.
