@@ -13,9 +13,9 @@ import torch
 def teach_fake_convolution(device_type: str) -> None:
     """Give fake convolutions on the device the memory format that real ones have.
 
-    PyTorch's rule asks which of its backends would run the convolution and says "contiguous" for those it does not know.
-    `torch.compile` would then trace other strides than eager has, silently where a program reads them. The rules are
-    entries of PyTorch's registry; two are wrapped, and only look at tensors of this device.
+    PyTorch's rule asks which of its backends would run the convolution and says "contiguous" for those it does not
+    know. `torch.compile` would then trace other strides than eager has, silently where a program reads them. The rules
+    are entries of PyTorch's registry; two are wrapped, and only look at tensors of this device.
     """
     from torch._subclasses import fake_impls
 

@@ -110,7 +110,7 @@ Device& Registry::device(int32_t index) {
   std::string found =
       "there are " + std::to_string(count) + " fl devices (fl:0 to fl:" + std::to_string(count - 1) + ")";
   if (count == 1) found = "there is 1 fl device (fl:0)";
-  if (count == 0) found = "there are no fl devices, because no chip's plugin was loaded";
+  if (count == 0) found = "there are no fl devices, because no chip's plugin was loaded (python -m torch_fl shows why)";
   throw Error(FL_INVALID_ARGUMENT, "invalid device index " + std::to_string(index) + ": " + found);
 }
 

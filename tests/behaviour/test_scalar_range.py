@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scalars at and beyond the edges of the type that an operator computes in: converted, wrapped or refused as on the CPU."""
+"""Scalars at and beyond the edges of the type that an operator computes in: converted, wrapped or refused."""
 
 from __future__ import annotations
 

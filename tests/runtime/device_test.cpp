@@ -135,7 +135,8 @@ TEST(Device, MemoryInfoWithoutTheChipsOwnCountsWhatIsReserved) {
 TEST(Registry, AnInvalidIndexSaysWhatThereIs) {
   fl_status status = FL_OK;
   EXPECT_EQ(error_of([] { Registry::get().device(7); }, &status),
-            "invalid device index 7: there are no fl devices, because no chip's plugin was loaded");
+            "invalid device index 7: there are no fl devices, because no chip's plugin was loaded (python -m torch_fl "
+            "shows why)");
   EXPECT_EQ(status, FL_INVALID_ARGUMENT);
   error_of([] { Registry::get().device(-1); });
 }
