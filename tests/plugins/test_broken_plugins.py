@@ -137,7 +137,8 @@ def test_without_any_chip_pytorch_works_and_fl_says_so(tmp_path: Path) -> None:
             print(error)
     """
     output = succeed(code, TORCH_FL_PLUGIN_PATH=str(tmp_path / "libfl_none.so"))
-    assert "invalid device index 0: there are no fl devices, because no chip's plugin was loaded (python -m torch_fl shows why)" in output
+    assert "invalid device index 0: there are no fl devices, because no chip's plugin was loaded" in output
+    assert "python -m torch_fl shows why" in output
 
 
 def test_the_command_line_shows_the_reason(tmp_path: Path) -> None:
