@@ -121,6 +121,12 @@ std::atomic<uint32_t> g_next_id{0};
 
 }  // namespace
 
+std::optional<c10::OperatorHandle> find_overload(const std::string& name) {
+  const auto dot = name.find('.');
+  return c10::Dispatcher::singleton().findSchema(
+      {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+}
+
 std::optional<c10::OperatorHandle> out_form(const c10::OperatorHandle& op) {
   const auto& functional = op.schema();
   const size_t n = functional.arguments().size();
@@ -177,9 +183,7 @@ Entry::Entry(c10::OperatorHandle handle) : op(handle), id(g_next_id.fetch_add(1)
   kernel_args = static_cast<uint32_t>(args.size()) - n_out_args;
   shape_rule = find_shape_rule(kernel_name);
   if (kernel_name != name) {
-    auto dot = kernel_name.find('.');
-    auto sibling = c10::Dispatcher::singleton().findSchema(
-        {kernel_name.substr(0, dot), dot == std::string::npos ? "" : kernel_name.substr(dot + 1)});
+    const auto sibling = find_overload(kernel_name);
     if (sibling.has_value()) kernel_args = static_cast<uint32_t>(sibling->schema().arguments().size());
   }
   cpu_kernel = op.hasKernelForDispatchKey(c10::DispatchKey::CPU);

@@ -60,6 +60,8 @@ struct Entry {
   std::atomic<bool> warned{false};
 };
 
+/// The overload of a full name ("aten::add.Tensor"), if this PyTorch has it.
+std::optional<c10::OperatorHandle> find_overload(const std::string& name);
 /// The entry of an overload; made on first use, lives for ever. Thread-safe.
 Entry& entry_for(const c10::OperatorHandle& op);
 /// All entries made so far.

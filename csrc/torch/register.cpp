@@ -34,9 +34,7 @@ bool has_bare_chip() {
   return std::any_of(chips.begin(), chips.end(), [](const auto& chip) { return chip->kernels.empty(); });
 }
 bool has_cpu_kernel(const std::string& op) {
-  const auto dot = op.find('.');
-  auto handle =
-      c10::Dispatcher::singleton().findSchema({op.substr(0, dot), dot == std::string::npos ? "" : op.substr(dot + 1)});
+  const auto handle = find_overload(op);
   return handle.has_value() && handle->hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 

@@ -47,12 +47,6 @@ void collect(const c10::IValue& v, std::vector<at::Tensor>& out) {
   }
 }
 
-c10::OperatorHandle handle_of(const std::string& name) {
-  const auto dot = name.find('.');
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name.substr(0, dot).c_str(),
-                                                        dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
-}
-
 std::vector<at::Tensor> run_meta(const c10::OperatorHandle& op, Stack& stack) {
   g_meta_calls.fetch_add(1, std::memory_order_relaxed);
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
@@ -85,7 +79,7 @@ std::vector<at::Tensor> functional_meta(Call& call) {
   Stack stack;
   for (size_t i = 0; i + entry.n_out_args < entry.args.size(); ++i) stack.push_back(to_meta(boxed(call)[i]));
   stack.resize(entry.kernel_args);  // the functional form's tensor options: none
-  return run_meta(handle_of(entry.kernel_name), stack);
+  return run_meta(find_overload(entry.kernel_name).value(), stack);
 }
 
 }  // namespace torch_fl::glue

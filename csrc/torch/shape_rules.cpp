@@ -37,15 +37,6 @@ at::Tensor suggested(const at::Tensor& t) { return dense(t.sizes(), t.scalar_typ
 
 namespace {
 
-using Outputs = std::vector<at::Tensor>;
-
-bool give(Outputs& outputs, at::Tensor meta) {
-  outputs.push_back(std::move(meta));
-  return true;
-}
-
-bool is_floating(const at::Tensor& t) { return at::isFloatingType(t.scalar_type()); }
-
 at::Tensor retyped(const at::Tensor& meta, at::ScalarType dtype) {
   return strided(meta.sizes(), meta.strides(), dtype);
 }

@@ -65,6 +65,15 @@ std::vector<std::string> shape_rule_names();
 // ---- What rules are made of -------------------------------------------------------------------------------------
 namespace rules {
 
+using Outputs = std::vector<at::Tensor>;
+
+inline bool give(Outputs& outputs, at::Tensor meta) {
+  outputs.push_back(std::move(meta));
+  return true;
+}
+
+inline bool is_floating(const at::Tensor& t) { return at::isFloatingType(t.scalar_type()); }
+
 /// at::empty, at::empty_strided and at::empty_like (keeping strides) of the meta device.
 at::Tensor dense(at::IntArrayRef sizes, at::ScalarType dtype, at::MemoryFormat format = at::MemoryFormat::Contiguous);
 at::Tensor strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype);

@@ -14,15 +14,6 @@
 namespace torch_fl::glue::rules {
 namespace {
 
-using Outputs = std::vector<at::Tensor>;
-
-bool give(Outputs& outputs, at::Tensor meta) {
-  outputs.push_back(std::move(meta));
-  return true;
-}
-
-bool is_floating(const at::Tensor& t) { return at::isFloatingType(t.scalar_type()); }
-
 bool is_vector(const at::Tensor& t, int64_t length) { return !t.defined() || (t.dim() == 1 && t.size(0) == length); }
 
 bool same_dtype(const at::Tensor& a, const at::Tensor& b) { return a.scalar_type() == b.scalar_type(); }

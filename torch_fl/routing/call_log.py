@@ -11,11 +11,11 @@ from typing import Any
 
 from torch_fl import _load
 from torch_fl._context import reusable
-from torch_fl.routing.counters import table
+from torch_fl.routing.counters import NamedOverload, table
 
 
 @dataclass(frozen=True)
-class CallRecord:
+class CallRecord(NamedOverload):
     """One call. ``start_ns`` is on the clock of `time.monotonic_ns`.
 
     ``ns`` is the time of the calling thread; a kernel on a stream may still run when it is over. A call made by another
@@ -33,11 +33,6 @@ class CallRecord:
     ns: int
     bytes: int
     thread: int
-
-    @property
-    def name(self) -> str:
-        """Operator and overload, as in the schema."""
-        return f"{self.op}.{self.overload}" if self.overload else self.op
 
 
 class CallLog(list[CallRecord]):

@@ -14,8 +14,20 @@ from torch_fl._suggest import did_you_mean
 ROUTES = ("kernel", "composite", "host", "denied")  # that a call can take; docs/counters.md explains them
 
 
+class NamedOverload:
+    """What has an operator and an overload."""
+
+    op: str
+    overload: str
+
+    @property
+    def name(self) -> str:
+        """Operator and overload, as in the schema."""
+        return f"{self.op}.{self.overload}" if self.overload else self.op
+
+
 @dataclass(frozen=True)
-class CallCount:
+class CallCount(NamedOverload):
     """Calls that took one route for one reason. ``bytes``, ``syncs`` and ``ns`` are counted on the host route."""
 
     op: str
@@ -28,11 +40,6 @@ class CallCount:
     bytes: int
     syncs: int
     ns: int
-
-    @property
-    def name(self) -> str:
-        """Operator and overload, as in the schema."""
-        return f"{self.op}.{self.overload}" if self.overload else self.op
 
 
 _FIELDS = (*(field.name for field in fields(CallCount)), "name")

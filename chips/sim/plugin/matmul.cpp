@@ -144,29 +144,32 @@ void mm_body(const Call& call) {
   });
 }
 
+// beta * self + alpha * product, as addmm and its relatives have them.
+template <class T>
+MatrixStore<T, Acc<T>> store_on_self(const Call& call) {
+  const View out = call.out(0);
+  MatrixStore<T, Acc<T>> store{out.as<T>(), out.strides[0], out.strides[1]};
+  store.beta = scalar<Acc<T>>(call, 3);
+  store.alpha = scalar<Acc<T>>(call, 4);
+  set_self(store, call.tensor(0));
+  return store;
+}
+
 void addmm_body(const Call& call) {
-  const View self = call.tensor(0), a = call.tensor(1), b = call.tensor(2), out = call.out(0);
-  dispatch_numbers(out.dtype, [&](auto zero) {
+  const View a = call.tensor(1), b = call.tensor(2);
+  dispatch_numbers(call.out(0).dtype, [&](auto zero) {
     using T = decltype(zero);
-    MatrixStore<T, Acc<T>> store{out.as<T>(), out.strides[0], out.strides[1]};
-    store.beta = scalar<Acc<T>>(call, 3);
-    store.alpha = scalar<Acc<T>>(call, 4);
-    set_self(store, self);
-    multiply<T>(matrix<const T>(a), matrix<const T>(b), store);
+    multiply<T>(matrix<const T>(a), matrix<const T>(b), store_on_self<T>(call));
   });
 }
 
 // A product of depth 1 on top of self.
 void addr_body(const Call& call) {
-  const View self = call.tensor(0), a = call.tensor(1), b = call.tensor(2), out = call.out(0);
-  dispatch_numbers(out.dtype, [&](auto zero) {
+  const View a = call.tensor(1), b = call.tensor(2);
+  dispatch_numbers(call.out(0).dtype, [&](auto zero) {
     using T = decltype(zero);
-    MatrixStore<T, Acc<T>> store{out.as<T>(), out.strides[0], out.strides[1]};
-    store.beta = scalar<Acc<T>>(call, 3);
-    store.alpha = scalar<Acc<T>>(call, 4);
-    set_self(store, self);
     const Matrix<const T> column{a.as<const T>(), a.sizes[0], 1, a.strides[0], 1};
-    multiply<T>(column, {b.as<const T>(), 1, b.sizes[0], 1, b.strides[0]}, store);
+    multiply<T>(column, {b.as<const T>(), 1, b.sizes[0], 1, b.strides[0]}, store_on_self<T>(call));
   });
 }
 
