@@ -15,11 +15,6 @@
 
 namespace torch_fl::glue {
 
-fl_address device_address(const at::Tensor& t) {
-  const auto base = reinterpret_cast<fl_address>(t.storage().data());
-  return base == 0 ? 0 : base + static_cast<fl_address>(t.storage_offset()) * t.dtype().itemsize();
-}
-
 uint64_t extent_bytes(const at::Tensor& t) {
   if (t.numel() == 0) return 0;
   int64_t last = 0;

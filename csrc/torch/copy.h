@@ -29,6 +29,11 @@ void upload(runtime::Device& device, fl_address dst, const void* src, uint64_t b
 /// Copies `bytes` to host memory, without waiting.
 void download(runtime::Device& device, void* dst, fl_address src, uint64_t bytes);
 
-fl_address device_address(const at::Tensor& t);
+/// Of the first element; 0 where the tensor has no memory.
+inline fl_address device_address(const at::Tensor& t) {
+  const auto* impl = t.unsafeGetTensorImpl();
+  const auto base = reinterpret_cast<fl_address>(impl->unsafe_storage().unsafeGetStorageImpl()->data());
+  return base == 0 ? 0 : base + static_cast<fl_address>(impl->storage_offset()) * impl->dtype().itemsize();
+}
 
 }  // namespace torch_fl::glue

@@ -2,7 +2,6 @@
 #include "execute.h"
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
 
 #include "copy.h"
@@ -46,12 +45,6 @@ at::Tensor allocate(runtime::Device& device, const OutPlan& out) {
     impl->set_sizes_and_strides(sizes, at::IntArrayRef(out.strides.data(), out.strides.size()));
   }
   return tensor;
-}
-
-fl_address address_of(const at::Tensor& t) {
-  const auto* impl = t.unsafeGetTensorImpl();
-  const auto base = reinterpret_cast<fl_address>(impl->unsafe_storage().unsafeGetStorageImpl()->data());
-  return base == 0 ? 0 : base + static_cast<fl_address>(impl->storage_offset()) * impl->dtype().itemsize();
 }
 
 /// Everything a kernel sees, on the stack for ordinary calls.
@@ -101,13 +94,13 @@ const fl_tensor* Frame::input(size_t k, const at::Tensor& t, uint32_t argument, 
       return nullptr;
     case TensorPlan::Direct:
       tensors_[k] = plan.view.descriptor;
-      if (live) tensors_[k].address = address_of(t);
+      if (live) tensors_[k].address = device_address(t);
       break;
     case TensorPlan::Converted:
       tensors_[k] = plan.view.descriptor;
       if (live) {
         converted_.push_back(converted(*plan_.device, t, plan.dtype, plan.format));
-        tensors_[k].address = address_of(converted_.back());
+        tensors_[k].address = device_address(converted_.back());
       }
       break;
   }
@@ -227,16 +220,16 @@ void Frame::bind_outputs(at::Tensor* outs, bool live) {
     if (!live) continue;
     if (out.argument < 0 && out.temporary) {
       temporaries_.push_back(allocate(*plan_.device, out));
-      outs_[o].address = address_of(temporaries_.back());
+      outs_[o].address = device_address(temporaries_.back());
     } else if (out.argument < 0) {
       outs[o] = allocate(*plan_.device, out);
-      outs_[o].address = address_of(outs[o]);
+      outs_[o].address = device_address(outs[o]);
     } else if (!out.temporary) {
-      outs_[o].address = address_of(target(out));
+      outs_[o].address = device_address(target(out));
     } else {
       temporaries_.push_back(allocate(*plan_.device, out));
       if (plan_.mutation) copy_into(temporaries_.back(), target(out), true);
-      outs_[o].address = address_of(temporaries_.back());
+      outs_[o].address = device_address(temporaries_.back());
     }
   }
 }
@@ -323,8 +316,7 @@ bool execute(Call& call, Plan& plan, at::Tensor* outs, std::string* declined) {
   runtime::Device& device = *plan.device;
   device.handle();
   if ((plan.kernel->flags & FL_KERNEL_RANDOM) != 0) reserve_philox(call, plan);
-  const auto start = g_timing.load(std::memory_order_relaxed) ? std::chrono::steady_clock::now()
-                                                              : std::chrono::steady_clock::time_point{};
+  const uint64_t start = g_timing.load(std::memory_order_relaxed) ? clock_ticks() : 0;
   Frame frame(call, plan);
   frame.bind_outputs(outs, true);
   frame.bind_inputs(true);
@@ -346,10 +338,9 @@ bool execute(Call& call, Plan& plan, at::Tensor* outs, std::string* declined) {
   }
   if (C10_UNLIKELY(status != FL_OK)) device.fail(status, describe_call(call).c_str());
   if (!plan.simple) frame.finish_outputs(outs);
-  if (start != std::chrono::steady_clock::time_point{}) {
+  if (start != 0) {
     device.synchronize_stream(stream);
-    const auto spent = std::chrono::steady_clock::now() - start;
-    bump(plan.nanoseconds, static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count()));
+    bump(plan.ticks, clock_ticks() - start);
   }
   return true;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan.h"
 
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -161,7 +162,7 @@ struct CounterKey {
   }
 };
 struct CounterSum {
-  uint64_t calls = 0, bytes = 0, syncs = 0, nanoseconds = 0;
+  uint64_t calls = 0, bytes = 0, syncs = 0, ticks = 0;
 };
 
 // Guards the list of caches, the buckets' chains against a concurrent reader (insert and drop take it; find, on the
@@ -189,7 +190,7 @@ void add_to(std::map<CounterKey, CounterSum>& sums, const Plan& plan) {
   sum.calls += calls;
   sum.bytes += plan.bytes.load(std::memory_order_relaxed);
   sum.syncs += plan.syncs.load(std::memory_order_relaxed);
-  sum.nanoseconds += plan.nanoseconds.load(std::memory_order_relaxed);
+  sum.ticks += plan.ticks.load(std::memory_order_relaxed);
 }
 
 constexpr size_t kMaxPlansPerEntry = 4096;
@@ -310,13 +311,33 @@ struct CounterAccess {
   }
 };
 
+namespace {
+
+struct ClockPair {
+  std::chrono::steady_clock::time_point time = std::chrono::steady_clock::now();
+  uint64_t ticks = clock_ticks();
+};
+const ClockPair g_loaded;
+
+// Over the time since this library was loaded: long against the error of one reading, even in the first call.
+double nanoseconds_per_tick() {
+  const ClockPair now;
+  const std::chrono::duration<double, std::nano> passed = now.time - g_loaded.time;
+  const uint64_t ticks = now.ticks - g_loaded.ticks;
+  return ticks > 0 ? passed.count() / static_cast<double>(ticks) : 1;
+}
+
+}  // namespace
+
 std::vector<CounterRow> collect_counters() {
   std::lock_guard<std::mutex> lock(g_mutex);
   auto sums = retired();
   CounterAccess::each_plan([&](Plan& plan) { add_to(sums, plan); });
   std::vector<CounterRow> rows;
+  const double period = nanoseconds_per_tick();
   for (auto& [k, s] : sums) {
-    rows.push_back({k.op, k.overload, k.chip, k.device, k.route, k.reason, s.calls, s.bytes, s.syncs, s.nanoseconds});
+    const auto nanoseconds = static_cast<uint64_t>(static_cast<double>(s.ticks) * period);
+    rows.push_back({k.op, k.overload, k.chip, k.device, k.route, k.reason, s.calls, s.bytes, s.syncs, nanoseconds});
   }
   return rows;
 }
@@ -325,7 +346,7 @@ void reset_counters() {
   std::lock_guard<std::mutex> lock(g_mutex);
   retired().clear();
   CounterAccess::each_plan([](Plan& plan) {
-    for (auto* c : {&plan.calls, &plan.bytes, &plan.syncs, &plan.nanoseconds}) c->store(0, std::memory_order_relaxed);
+    for (auto* c : {&plan.calls, &plan.bytes, &plan.syncs, &plan.ticks}) c->store(0, std::memory_order_relaxed);
   });
 }
 

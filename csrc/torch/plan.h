@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <c10/util/ApproximateClock.h>
 #include <c10/util/SmallVector.h>
 
 #include <atomic>
@@ -113,7 +114,7 @@ struct Plan {
   std::vector<OutPlan> outs;
   std::shared_ptr<Relabelled> relabelled;  ///< of the host route, where it can go the short way
   // Counters: written by the owning thread only, read by others.
-  std::atomic<uint64_t> calls{0}, bytes{0}, syncs{0}, nanoseconds{0};
+  std::atomic<uint64_t> calls{0}, bytes{0}, syncs{0}, ticks{0};
 
   // Cache bookkeeping.
   Entry* entry = nullptr;
@@ -121,6 +122,9 @@ struct Plan {
   std::vector<uint64_t> key;
   Plan* next = nullptr;
 };
+
+/// Now, on the cheapest clock of the machine: reading the system's would cost more than the rest of what is counted.
+inline uint64_t clock_ticks() { return static_cast<uint64_t>(c10::getApproximateTime()); }
 
 inline void bump(std::atomic<uint64_t>& counter, uint64_t by = 1) {
   counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);

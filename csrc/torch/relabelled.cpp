@@ -50,6 +50,9 @@ std::shared_ptr<Relabelled> Relabelled::make(const Call& call) {
   if (gives_view(entry.op.schema())) return nullptr;
   std::shared_ptr<Relabelled> made(new Relabelled(*op));
   if (!made->add_arguments(call) || (functional && !made->add_outputs(call))) return nullptr;
+  made->arguments_.resize(call.n_args + made->outputs_.size(), {nullptr, nullptr});
+  for (Shell& shell : made->shells_) made->arguments_[shell.argument].host = &shell.host;
+  for (size_t k = 0; k < made->outputs_.size(); ++k) made->arguments_[call.n_args + k].host = &made->outputs_[k].host;
   return made;
 }
 
@@ -121,7 +124,22 @@ bool Relabelled::add_outputs(const Call& call) {
   return outputs_.size() == call.entry.n_returns;
 }
 
-void Relabelled::fill_stack(Call& call, at::Tensor* outs) {
+void Relabelled::point_shells(Call& call, at::Tensor* outs) {
+  for (Shell& shell : shells_) point_at(shell.host, *call.args[shell.argument].u.tensor);
+  for (size_t k = 0; k < outputs_.size(); ++k) {
+    Output& output = outputs_[k];
+    outs[k] = allocate_tensor(*call.device, output.dtype, output.sizes, output.strides);
+    point_at(output.host, outs[k]);
+  }
+}
+
+void Relabelled::call_unboxed(const Call& call) {
+  for (uint32_t i = 0; i < call.n_args; ++i) arguments_[i].packed = &call.args[i];
+  unboxed_->call(arguments_.data());
+}
+
+void Relabelled::call_boxed(const Call& call) {
+  const auto done = c10::make_scope_exit([this] { stack_.clear(); });
   stack_ = fixed_;
   for (const uint32_t i : varying_) {
     const PackedArg& a = call.args[i];
@@ -129,28 +147,18 @@ void Relabelled::fill_stack(Call& call, at::Tensor* outs) {
                 : a.kind == Kind::Tensor ? c10::IValue(*a.u.tensor)
                                          : c10::IValue(a.u.d);
   }
-  for (Shell& shell : shells_) {
-    point_at(shell.host, *call.args[shell.argument].u.tensor);
-    stack_[shell.argument] = shell.host;
-  }
-  for (size_t k = 0; k < outputs_.size(); ++k) {
-    Output& output = outputs_[k];
-    outs[k] = allocate_tensor(*call.device, output.dtype, output.sizes, output.strides);
-    point_at(output.host, outs[k]);
-    stack_.emplace_back(output.host);
-  }
+  for (const Shell& shell : shells_) stack_[shell.argument] = shell.host;
+  for (const Output& output : outputs_) stack_.emplace_back(output.host);
+  op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
 }
 
 void Relabelled::run(Call& call, at::Tensor* outs) {
   running_ = true;
-  const auto done = c10::make_scope_exit([this] {
-    stack_.clear();
-    running_ = false;
-  });
-  fill_stack(call, outs);
+  const auto done = c10::make_scope_exit([this] { running_ = false; });
+  point_shells(call, outs);
   // After allocating: a block that has just been freed may still be in use by work that was enqueued before.
   call.device->synchronize_stream(runtime::current_stream(call.device->index));
-  op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+  unboxed_ != nullptr ? call_unboxed(call) : call_boxed(call);
   for (Shell& shell : shells_) {
     if (shell.mutated) settle(shell, *call.args[shell.argument].u.tensor);
   }

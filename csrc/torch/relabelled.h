@@ -5,6 +5,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "router.h"
+#include "unboxed.h"
 
 namespace torch_fl::glue {
 
@@ -32,19 +33,23 @@ class Relabelled {
     at::DimVector sizes, strides;
     at::Tensor host;
   };
-  explicit Relabelled(c10::OperatorHandle op) : op_(std::move(op)) {}
+  explicit Relabelled(c10::OperatorHandle op) : op_(std::move(op)), unboxed_(UnboxedKernel::make(op_)) {}
   bool add_arguments(const Call& call);
   bool add_argument(const PackedArg& a, const ArgInfo& info, uint32_t i);
   bool add_tensor(const at::Tensor& t, const ArgInfo& info, uint32_t i);
   bool add_outputs(const Call& call);
-  void fill_stack(Call& call, at::Tensor* outs);
+  void point_shells(Call& call, at::Tensor* outs);
+  void call_unboxed(const Call& call);
+  void call_boxed(const Call& call);
   static void settle(Shell& shell, const at::Tensor& target);
 
-  c10::OperatorHandle op_;  ///< the overload, or the out= form of a functional one
+  c10::OperatorHandle op_;                  ///< the overload, or the out= form of a functional one
+  std::unique_ptr<UnboxedKernel> unboxed_;  ///< null: called with a stack
   std::vector<Shell> shells_;
   std::vector<Output> outputs_;
-  // The arguments that the signature settles are boxed once. Device tensors are never boxed: to copy one that Python
-  // holds costs a turn with Python's lock.
+  c10::SmallVector<UnboxedArgument, 8> arguments_;
+  // For the call with a stack. The arguments that the signature settles are boxed once. Device tensors are never boxed:
+  // to copy one that Python holds costs a turn with Python's lock.
   Stack fixed_;
   std::vector<uint32_t> varying_;  ///< scalars, and tensors of the CPU
   Stack stack_;                    ///< of one call; its memory is kept

@@ -217,7 +217,7 @@ void warn_fallback(Entry& entry, const Plan& plan) {
 void run_on_host(Call& call, Plan& plan, at::Tensor* outs) {
   if (plan.policy == Policy::Deny && !call.entry.reads_values) throw_unsupported(call, plan.reason);
   warn_fallback(call.entry, plan);
-  const auto start = std::chrono::steady_clock::now();
+  const uint64_t start = clock_ticks();
   if (plan.relabelled != nullptr && !plan.relabelled->running() && !stock_fallback()) {
     plan.relabelled->run(call, outs);
     bump(plan.syncs);
@@ -226,8 +226,7 @@ void run_on_host(Call& call, Plan& plan, at::Tensor* outs) {
     call.results_on_stack = true;
     host_route(host);
   }
-  const auto spent = std::chrono::steady_clock::now() - start;
-  bump(plan.nanoseconds, static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count()));
+  bump(plan.ticks, clock_ticks() - start);
 }
 
 // A kernel declined at run time: route on, and count that under its own reason.
