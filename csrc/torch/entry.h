@@ -54,7 +54,8 @@ struct Entry {
   bool predicate = false;             ///< its natural result is bool
   bool scalar_values_matter = false;  ///< output sizes depend on Scalars (arange)
   bool host_tensors_ok = false;       ///< non-scalar CPU tensors are legal beside device ones (index and the like)
-  bool reads_values = false;          ///< its output's size depends on values: a host read by nature, never denied
+  bool reads_values = false;          ///< its output's size depends on values, which a kernel's call finds counted
+  int32_t indices = -1;               ///< the argument "indices" of aten::index and its relatives
   bool random = false;                ///< draws from the generator
   void (*host)(HostCall&) = nullptr;  ///< own host implementation instead of the CPU kernel
   std::atomic<bool> warned{false};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planner.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
@@ -28,6 +29,13 @@ const fl_kernel* find_kernel(const runtime::Chip& chip, const std::string& name)
   return found == at->second.end() ? nullptr : found->second;
 }
 
+const fl_kernel* kernel_for(const Call& call) {
+  const fl_kernel* own = find_kernel(call.device->chip, call.entry.name);
+  return own != nullptr || call.entry.kernel_name == call.entry.name
+             ? own
+             : find_kernel(call.device->chip, call.entry.kernel_name);
+}
+
 namespace {
 
 // Our own shape rule of the functional overload. False: there is none, or it does not know.
@@ -36,6 +44,26 @@ bool ask_rule(const Call& call, std::vector<at::Tensor>& metas) {
   if (call.entry.shape_rule(RuleArgs(call.args, call.n_args), metas)) return true;
   metas.clear();
   return false;
+}
+
+// The first of the two steps of an operator that reads_values (fl_plugin.h, "Two steps"): its outputs' metadata, after
+// the elements that count were counted on the device. Waits.
+std::vector<at::Tensor> counted_outputs(const Call& call) {
+  const at::Tensor& self = *call.args[0].u.tensor;
+  const bool by_mask = call.entry.op_name == "aten::masked_select";
+  const at::Tensor& counted = by_mask ? *call.args[1].u.tensor : self;
+  const auto count = [&] {
+    if (counted.numel() == 0) return int64_t{0};
+    return at::sum(counted.scalar_type() == at::kBool ? counted : at::ne(counted, 0)).item<int64_t>();
+  };
+  if (!by_mask) {  // laid out as the CPU does it: one dimension after the other
+    const int64_t n = count();
+    return {at::detail::empty_strided_meta({n, self.dim()}, {1, std::max<int64_t>(n, 1)}, at::kLong)};
+  }
+  TORCH_CHECK(counted.scalar_type() == at::kBool, "the mask is not bool");
+  const auto sizes = at::infer_size_dimvector(self.sizes(), counted.sizes());
+  const int64_t repeats = counted.numel() == 0 ? 0 : c10::multiply_integers(sizes) / counted.numel();
+  return {at::detail::empty_meta({count() * repeats}, self.scalar_type())};
 }
 
 /// Planning of one kernel candidate. Each step returns false with `reason` set when the kernel cannot serve.
@@ -81,8 +109,17 @@ class KernelPlanner {
     }
   }
 
+  // The plan is good for these values only.
+  std::vector<at::Tensor> count() {
+    signature_.forbid_caching();
+    bump(plan_.syncs);
+    return counted_outputs(call_);
+  }
+
   bool functional_outputs() {
-    if (call_.meta != nullptr) {
+    if (entry_.reads_values) {
+      metas_ = count();
+    } else if (call_.meta != nullptr) {
       call_.meta(call_.typed, metas_);
     } else if (!ask_rule(call_, metas_)) {
       metas_ = dispatcher_meta(call_);
@@ -112,7 +149,9 @@ class KernelPlanner {
       call_.meta(call_.typed, ignored);  // checks, and resizes out= arguments
     } else {
       std::vector<at::Tensor> metas;
-      if (!ask_rule_for_targets(metas)) {
+      if (entry_.reads_values) {
+        metas = count();
+      } else if (!ask_rule_for_targets(metas)) {
         metas = dispatcher_meta(call_);
         // An in-place form raises what its sibling does not; only that knows what shape the kernel will give.
         if (entry_.form == Form::InPlace) metas = functional_meta(call_);
@@ -130,7 +169,9 @@ class KernelPlanner {
     for (size_t i = 0; i < metas.size(); ++i) {
       const at::Tensor& target = tensor(entry_.mutated[i]);
       // Some of these operators cast to the type of out=, others refuse it: the CPU kernel knows.
-      const at::ScalarType type = has(FL_KERNEL_PROMOTE) ? promoted() : first_dtype();
+      const at::ScalarType type = entry_.reads_values      ? metas[i].scalar_type()
+                                  : has(FL_KERNEL_PROMOTE) ? promoted()
+                                                           : first_dtype();
       if (!entry_.predicate && target.scalar_type() != type) return refuse("out= has another dtype");
       if (metas[i].sizes() == target.sizes()) continue;
       if (entry_.form == Form::InPlace || is_input(target)) {
@@ -139,17 +180,21 @@ class KernelPlanner {
       }
       // Of other shapes, the CPU kernel decides whether to resize them, and warns in its own words.
       if (target.dim() != 1 || target.numel() != 0) return refuse("out= must be resized");
-      if (!lay_out(target, i, metas[i].sizes())) return false;
+      if (!lay_out(target, i, metas[i])) return false;
     }
     return true;
   }
 
   // A fresh out= becomes what the functional form returns; the out= form's shape rule does not know the strides.
-  bool lay_out(const at::Tensor& target, size_t i, at::IntArrayRef sizes) {
+  bool lay_out(const at::Tensor& target, size_t i, const at::Tensor& meta) {
+    const at::IntArrayRef sizes = meta.sizes();
     bool dense = true;
     each_input([&](uint32_t, const at::Tensor& t) { dense = dense && (!t.defined() || t.is_contiguous()); });
-    if (!dense && !has(FL_KERNEL_BROADCAST)) return refuse("the strides of a fresh out= are the CPU kernel's choice");
-    const auto results = dense ? std::vector<at::Tensor>() : functional_meta(call_);
+    if (!dense && !has(FL_KERNEL_BROADCAST) && !entry_.reads_values)
+      return refuse("the strides of a fresh out= are the CPU kernel's choice");
+    const auto results = entry_.reads_values ? std::vector<at::Tensor>{meta}
+                         : dense             ? std::vector<at::Tensor>()
+                                             : functional_meta(call_);
     target.resize_(sizes);
     if (i < results.size() && results[i].sizes() == sizes && results[i].is_non_overlapping_and_dense()) {
       target.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, results[i].strides());
@@ -275,6 +320,7 @@ class KernelPlanner {
     const uint32_t first =
         entry_.form == Form::Out ? static_cast<uint32_t>(entry_.mutated.size()) - entry_.n_out_args : 0;
     if (first > 0) return refuse("the out= form also mutates an input");
+    if (mutation_kernel_ && inputs_overlap_targets()) return refuse("an argument shares memory with what is written");
     for (uint32_t m : entry_.mutated) {
       const PackedArg& a = call_.args[m];
       // Structured operators have checked this; of the others the CPU kernel knows which forbid it.
@@ -394,6 +440,18 @@ class KernelPlanner {
     return overlap;
   }
 
+  // Of operators that exist only as mutations, the CPU kernel knows which forbid it.
+  bool inputs_overlap_targets() const {
+    bool overlap = false;
+    for (uint32_t m : entry_.mutated) {
+      if (call_.args[m].kind != Kind::Tensor || tensor(m).storage().nbytes() == 0) continue;
+      each_input([&](uint32_t i, const at::Tensor& t) {
+        overlap |= i != m && t.defined() && t.has_storage() && t.storage().is_alias_of(tensor(m).storage());
+      });
+    }
+    return overlap;
+  }
+
   // ---- What goes in ----
   bool plan_inputs() {
     const uint32_t n = entry_.form == Form::Out && !mutation_kernel_ ? call_.n_args - entry_.n_out_args : call_.n_args;
@@ -480,13 +538,6 @@ class KernelPlanner {
   bool for_cpu_ = false;
 };
 
-const fl_kernel* candidate(const Call& call) {
-  const fl_kernel* own = find_kernel(call.device->chip, call.entry.name);
-  return own != nullptr || call.entry.kernel_name == call.entry.name
-             ? own
-             : find_kernel(call.device->chip, call.entry.kernel_name);
-}
-
 bool writes_to_an_input(const Call& call) {
   const auto& mutated = call.entry.mutated;
   for (uint32_t i = 0; i + call.entry.n_out_args < call.n_args; ++i) {
@@ -513,7 +564,7 @@ bool runs_whole(const Call& call) {
 std::unique_ptr<Plan> make_plan(Call& call, Signature& signature) {
   std::string reason = "the chip has no kernel for " + call.entry.kernel_name;
   bool for_cpu = false;
-  if (const fl_kernel* kernel = candidate(call)) {
+  if (const fl_kernel* kernel = kernel_for(call)) {
     auto plan = std::make_unique<Plan>();
     plan->device = call.device;
     KernelPlanner planner(call, signature, *kernel, *plan);

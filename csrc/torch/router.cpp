@@ -10,6 +10,7 @@
 #include "errors.h"
 #include "execute.h"
 #include "host_route.h"
+#include "masks.h"
 #include "planner.h"
 #include "random_ops.h"
 #include "relabelled.h"
@@ -215,7 +216,7 @@ void warn_fallback(Entry& entry, const Plan& plan) {
 }
 
 void run_on_host(Call& call, Plan& plan, at::Tensor* outs) {
-  if (plan.policy == Policy::Deny && !call.entry.reads_values) throw_unsupported(call, plan.reason);
+  if (plan.policy == Policy::Deny) throw_unsupported(call, plan.reason);
   warn_fallback(call.entry, plan);
   const uint64_t start = clock_ticks();
   if (plan.relabelled != nullptr && !plan.relabelled->running() && !stock_fallback()) {
@@ -301,6 +302,7 @@ C10_NOINLINE void run_recorded(Call& call, PlanCache& cache, Plan& plan, at::Ten
 void run(Call& call, at::Tensor* outs) {
   guarded([&] {
     find_device(call);
+    if (C10_UNLIKELY(call.entry.indices >= 0)) expand_masks(call);
     Signature signature;
     sign(call, signature);
     PlanCache& cache = PlanCache::mine();

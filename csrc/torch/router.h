@@ -15,6 +15,8 @@ namespace torch_fl::glue {
 
 /// The kernel of this name in the chip's table, or null.
 const fl_kernel* find_kernel(const runtime::Chip& chip, const std::string& name);
+/// The row of the call's own overload, else of its functional sibling, or null.
+const fl_kernel* kernel_for(const Call& call);
 
 /// Boxed fallback of the PrivateUse1 key.
 void boxed_fallback(const c10::OperatorHandle& op, Stack* stack);

@@ -217,6 +217,10 @@ typedef struct fl_call {
   uint64_t philox_offset;
 } fl_call;
 
+/* Two steps: how long the output of aten::nonzero or aten::masked_select is depends on values. The host counts first
+ * (with the chip's aten::ne.Scalar and aten::sum, waiting for the answer); the kernel finds the number in
+ * outs[0]->sizes and must not write beyond it, whatever its inputs hold by then. */
+
 /* Enqueue the work and return. FL_UNSUPPORTED: nothing was done, try another route. */
 typedef fl_status (*fl_kernel_fn)(const fl_call* call);
 /* May this call run? FL_OK, or FL_UNSUPPORTED with host->set_error(reason). Sees the call after the contract flags were

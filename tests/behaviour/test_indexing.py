@@ -162,13 +162,62 @@ def test_take_put_and_nonzero() -> None:
     x = values((3, 4), torch.float32)
     agree(lambda a: a.take(torch.tensor([0, -1, 5], device=a.device)), x)
     agree(lambda a: a.put_(torch.tensor([1, 2], device=a.device), a[0, :2].clone()), x)
-    agree(lambda a: (a > 0).nonzero(), x)
+    agree(lambda a: (a > 0).nonzero(), x, strides=True)
     agree(lambda a: (a > 0).nonzero(as_tuple=True), x)
     agree(lambda a: (a > 100).nonzero(), x)
     agree(lambda a: torch.argwhere(a > 0), x)
     agree(lambda a: a.unique(return_inverse=True, return_counts=True), x.round())
     agree(lambda a: a[a > 0].sum(), x)
     agree(lambda a: torch.bincount(a.long().abs().flatten()), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.complex64, torch.bool], ids=str)
+def test_masks_as_indices(dtype: torch.dtype) -> None:
+    x = values((3, 4, 2), dtype)
+    rows, plane = torch.tensor([True, False, True]), values((3, 4), torch.bool, 3)
+    for index in (rows, plane, (slice(None), plane[0]), (rows, 1), (rows, slice(0, 2)), (rows, torch.tensor([3, 0]))):
+        for host in (False, True):  # a mask of the CPU selects from a tensor of the device
+            agree(lambda a, i, host=host: a[_on(i, "cpu" if host else a.device)], x, index)
+            agree(lambda a, i, host=host: a.index_put_(_on(i, "cpu" if host else a.device), a.new_ones(())), x, rows)
+    none = torch.zeros(3, dtype=torch.bool)
+    agree(lambda a, i: a[i], x, none)
+    agree(lambda a, i: a.__setitem__(i, 1), x, none)
+    agree(lambda a, i: a.__setitem__(i, a[:2] + a[:2]), x, rows)
+    agree(lambda a, i: a.__setitem__(i, a.clone()), x, rows)  # three rows for two places
+    agree(lambda a, i: a.__setitem__(i, a), x, rows)  # what is written is read
+    agree(lambda a, i: a.__setitem__([2, 0], a[:2]), x, rows)
+    agree(lambda a, i: a[i], x, torch.ones(4, dtype=torch.bool))  # of another size
+    agree(lambda a, i: a[:, :, :, i], x, rows)  # of too many dimensions
+    agree(lambda a, i: a.index_put((i,), a.new_ones(()), accumulate=True), x, rows)
+    agree(lambda a, i: torch.ops.aten.index.Tensor_out(a, [i], out=a.new_empty(0)), x, plane)
+    agree(lambda a, i: torch.nonzero(a, out=i.new_empty(0, dtype=torch.int64)), x, plane)
+    agree(lambda a, i: torch.masked_select(a, i, out=a.new_empty(5)), x, plane[..., None])
+    agree(lambda a, i: torch.masked_select(a, i.to(torch.uint8)), x, plane[..., None])
+    agree(lambda a, i: torch.masked_select(a[0], i), x, plane[..., None])  # both broadcast
+    agree(lambda a, i: torch.masked_select(a, i), x, torch.tensor(True))
+
+
+def test_values_that_do_not_fit_the_indices() -> None:
+    x = values((3, 4, 2), torch.float32)
+    for shape in ((3, 4, 2), (2, 4, 3), (2, 5, 2), (5, 2, 4, 2), (1, 1, 2, 4, 2), (2, 4, 1), (4, 1), ()):
+        agree(lambda a, v: a.__setitem__([2, 0], v), x, torch.ones(shape))
+        agree(lambda a, v: torch.index_put(a, (torch.tensor([2, 0], device=a.device),), v), x, torch.ones(shape))
+        agree(lambda a, v: a.__setitem__((slice(None), [[0], [3]], [0, 1]), v), x, torch.ones(shape))
+        agree(lambda a, v: a.__setitem__(([0, 1], slice(None), [0, 1]), v), x, torch.ones(shape))
+
+
+def _on(index: Any, where: Any) -> tuple[Any, ...]:
+    parts = index if isinstance(index, tuple) else (index,)
+    return tuple(part.to(where) if isinstance(part, torch.Tensor) else part for part in parts)
+
+
+def test_nonzero_of_negative_zero_and_nan() -> None:
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        agree(torch.nonzero, torch.tensor([0.0, -0.0, float("nan"), 1e-7, float("-inf")], dtype=dtype))
+    agree(torch.nonzero, torch.tensor([0, complex(0, -0.0), complex(-0.0, 2), 1j], dtype=torch.complex64))
+    agree(torch.nonzero, torch.tensor([-128, 0, 127], dtype=torch.int8))
+    for shape in ((), (0,), (2, 0), (1, 1, 1)):
+        agree(torch.nonzero, torch.ones(shape), strides=True)
 
 
 def test_embedding_padding_and_range() -> None:

@@ -129,7 +129,32 @@ def test_deny_lets_kernels_views_and_copies_through() -> None:
     assert y.cpu().shape == (3,)
     assert x[1, 2].item() == 5
     assert x.to(torch.int32).tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert repr(x)
+
+
+@kernels
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64], ids=str)
+def test_what_depends_on_values_stays_on_the_chip(dtype: torch.dtype) -> None:
+    """nonzero, masked_select, masks as indices and, through these, printing."""
+    here = torch.tensor([[0, 1, 2], [-3, 0, 0], [0, 5, 0]]).to(dtype)
+    x = here.to(DEVICE)
+    with torch_fl.config(fallback="deny"):
+        mask = x != 0
+        assert torch.equal(x.nonzero().cpu(), here.nonzero())
+        assert torch.equal(x.t().nonzero().cpu(), here.t().nonzero())
+        assert torch.equal(x[mask].cpu(), here[here != 0])
+        assert torch.equal(x[:, mask[1]].cpu(), here[:, (here != 0)[1]])
+        assert torch.equal(x.masked_select(mask[0]).cpu(), here.masked_select((here != 0)[0]))
+        assert torch.equal(mask[..., None].nonzero(as_tuple=True)[1].cpu(), (here != 0)[..., None].nonzero()[:, 1])
+        x[mask] = 1
+        assert repr(x).replace(f", device='{x.device}'", "") == repr(torch.where(here != 0, 1, here).to(dtype))
+    assert not [row for row in torch_fl.counters() if row.route == "host" and row.op in ("nonzero", "masked_select")]
+
+
+@pytest.mark.skipif(not HIDDEN_KERNELS, reason="about a chip without kernels")
+def test_without_kernels_what_depends_on_values_is_denied_too() -> None:
+    x = torch.ones(3, device=DEVICE)
+    with torch_fl.config(fallback="deny"), pytest.raises(torch_fl.UnsupportedOpError, match="aten::nonzero"):
+        x.nonzero()
 
 
 def test_warn_says_it_once_per_operator() -> None:

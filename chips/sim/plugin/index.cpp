@@ -184,32 +184,56 @@ fl_status run(const fl_call* call) {
 }
 
 // Indices are int64 or int32 (masks become indices on the host) and lead to at most kMaxDims dimensions.
-fl_status supports_indices(const fl_call* call) {
+// `result`: null, or where to put the shape of what they select.
+fl_status supports_indices(const fl_call* call, BroadcastShape* result) {
   const fl_value& list = call->args[1];
   BroadcastShape shape;
-  int count = 0;
+  int count = 0, first = -1, last = -1;
   if (list.kind != FL_TENSORS) return unsupported("the indices are not a list of tensors");
   for (uint32_t j = 0; j < list.count; ++j) {
     const fl_tensor* index = list.u.tensors[j];
     if (!index) continue;
     if (!is_index_dtype(index->dtype)) return unsupported("an index is not int64 or int32 (a mask?)");
     if (!merge_shape(shape, index->sizes, index->ndim)) return unsupported("the index tensors do not broadcast");
+    first = first < 0 ? static_cast<int>(j) : first;
+    last = static_cast<int>(j);
     ++count;
   }
-  const int32_t ndim = call->args[0].u.tensor->ndim;
+  const fl_tensor& self = *call->args[0].u.tensor;
+  const int32_t ndim = self.ndim;
   if (count == 0) return unsupported("no dimension is indexed");
   if (list.count > static_cast<uint32_t>(ndim)) return unsupported("more indices than dimensions");
   if (ndim - count + shape.ndim > kMaxDims) return unsupported("more than 64 dimensions");
+  if (result == nullptr) return FL_OK;
+  const int place = last - first + 1 == count ? first : 0;
+  auto add_shape = [&] {
+    for (int d = 0; d < shape.ndim; ++d) result->sizes[result->ndim++] = shape.sizes[d];
+  };
+  for (int d = 0; d < ndim; ++d) {
+    if (d == place) add_shape();
+    const bool indexed = static_cast<uint32_t>(d) < list.count && list.u.tensors[d] != nullptr;
+    if (!indexed) result->sizes[result->ndim++] = self.sizes[d];
+  }
   return FL_OK;
 }
 
+fl_status supports_index(const fl_call* call) { return supports_indices(call, nullptr); }
+
 fl_status supports_index_put(const fl_call* call) {
   const fl_dtype dtype = call->args[0].u.tensor->dtype;
-  if (call->args[2].u.tensor->dtype != dtype) return unsupported("self and values have different element types");
+  const fl_tensor& values = *call->args[2].u.tensor;
+  if (values.dtype != dtype) return unsupported("self and values have different element types");
   if (call->args[3].u.i != 0 && !(FL_DTYPE_BIT(dtype) & (kReals | kInts))) {
     return unsupported("accumulating into this element type");
   }
-  return supports_indices(call);
+  BroadcastShape selected;
+  if (const fl_status status = supports_indices(call, &selected); status != FL_OK) return status;
+  for (int d = 0; d < values.ndim; ++d) {  // counted from the last
+    const int64_t size = values.sizes[values.ndim - 1 - d];
+    const bool fits = size == 1 || (d < selected.ndim && size == selected.sizes[selected.ndim - 1 - d]);
+    if (!fits) return unsupported("the values do not broadcast to what the indices select");
+  }
+  return values.ndim <= selected.ndim ? FL_OK : unsupported("the values have more dimensions than the indices select");
 }
 
 fl_status supports_take(const fl_call* call) {
@@ -218,7 +242,7 @@ fl_status supports_take(const fl_call* call) {
 
 constexpr uint32_t kDense = FL_KERNEL_CONTIGUOUS_INPUTS | FL_KERNEL_CONTIGUOUS_OUTPUTS;
 constexpr fl_kernel kRows[] = {
-    row("aten::index.Tensor", 0, run<index_body>, kMovable, supports_indices),
+    row("aten::index.Tensor", 0, run<index_body>, kMovable, supports_index),
     row("aten::_index_put_impl_", 0, run<index_put_body>, kMovable, supports_index_put),
     row("aten::take", kDense, run<take_body>, kMovable, supports_take),
 };

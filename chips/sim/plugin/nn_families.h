@@ -14,6 +14,7 @@ Family softmax_family();
 Family loss_family();
 Family embedding_family();
 Family index_family();
+Family select_family();
 Family scatter_family();
 Family cat_family();
 Family resample_family();

@@ -197,3 +197,23 @@ def test_sort(host: Host, dtype: torch.dtype, descending: bool, shape: Any, dim:
 def test_topk(host: Host, dtype: torch.dtype, largest: bool, shape: Any, dim: int, k: int) -> None:
     x = randn(*shape, dtype=dtype)
     check(host, "aten::topk", x, k, dim, largest, True)
+
+
+# ---- Counted outputs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", MOVED)
+def test_nonzero_and_masked_select(host: Host, dtype: torch.dtype) -> None:
+    x = randn(4, 5, 3, dtype=dtype) * (torch.rand(4, 5, 3) < 0.5).to(dtype)
+    for self in (x, x.transpose(0, 2), x[:, 1:2].expand(4, 6, 3), x[0, 0, 0], x[:0]):
+        check(host, "aten::nonzero", self)
+    for mask in (
+        torch.rand(4, 5, 3) < 0.5,
+        torch.rand(5, 1) < 0.5,
+        torch.zeros(3, dtype=torch.bool),
+        torch.tensor(True),
+    ):
+        check(host, "aten::masked_select", x, mask)
+        check(host, "aten::masked_select", x[:, :1], mask)
+    with pytest.raises(Unsupported, match="not bool"):
+        host.run("aten::masked_select", [x, torch.ones(3, dtype=torch.uint8)], [torch.empty(60, dtype=dtype)])
