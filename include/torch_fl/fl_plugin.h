@@ -352,7 +352,22 @@ typedef struct fl_stream_api {
   fl_status (*native_handle)(fl_device device, fl_stream stream, void** handle);
 } fl_stream_api;
 
-/* ---- Compiler (since 1.0, optional): source -> module -> launch. Not called by hosts of 1.0. ----------------------
+/* ---- Compiler (since 1.0, optional): source -> module -> launch -------------------------------------------------
+ * With it a chip gets the portable kernels: the host writes source in the chip's dialect, keeps compiled modules on
+ * disk and launches them on streams, in order with everything else there. All functions may be called from any thread.
+ *
+ * A kernel's parameters are addresses and values. After every address parameter comes one of 64 unsigned bits: bytes to
+ * add to it. The host passes 0; a chip whose fl_address is not a pointer (a buffer's handle with an offset) passes the
+ * offset. Values have 4 or 8 bytes, or are structs of members of 8 bytes.
+ *
+ * Dialects:
+ *   "opencl-c"  OpenCL C 1.2. Entries are __kernel functions; addresses are __global pointers.
+ *   "cuda-c"    CUDA C for a run-time compiler. Entries are extern "C" __global__ functions.
+ *   "c99"       C99 with GNU's vector extension. An entry is
+ *                 void entry(void* const* args, const uint64_t* begin, const uint64_t* end)
+ *               and runs the work items of a box, begin[d] <= id[d] < end[d] in three dimensions; args[i] points to the
+ *               i-th argument's value, an address being a pointer by then. The chip cuts the work into boxes; a
+ *               local_size other than 0 or 1 is refused.
  */
 typedef struct fl_compile_options {
   uint32_t struct_size;
@@ -366,21 +381,26 @@ typedef struct fl_launch {
   uint64_t global_size[3]; /* work items */
   uint64_t local_size[3];  /* 0 = the chip chooses */
   uint32_t n_args;
-  uint32_t local_bytes;    /* dynamic local memory */
-  const void* const* args; /* pointer to each argument's value; an address argument is an fl_address */
-  const uint32_t* arg_sizes;
+  uint32_t local_bytes;      /* dynamic local memory */
+  const void* const* args;   /* pointer to each argument's value; an address argument is an fl_address */
+  const uint32_t* arg_sizes; /* bytes of each value; FL_ARG_ADDRESS for an address */
 } fl_launch;
+enum { FL_ARG_ADDRESS = 0 };
 typedef struct fl_compiler_api {
   uint32_t struct_size;
   uint32_t reserved;
   const char* dialect; /* "opencl-c", "cuda-c", "c99" */
   /* Text that identifies compiler, device and driver: part of the key of the binary cache. */
   fl_status (*identity)(fl_device device, char* text, uint64_t capacity);
+  /* Source that does not compile: FL_INVALID_ARGUMENT, the compiler's own messages as the error's text. */
   fl_status (*compile)(fl_device device, const char* source, const fl_compile_options* options, fl_module* module);
   /* (optional, both or none) The compiled module as bytes. binary null: only *bytes is set. */
   fl_status (*save)(fl_module module, void* binary, uint64_t* bytes);
+  /* Bytes that this device cannot take (another driver's, damaged): FL_UNSUPPORTED, and the host compiles again. */
   fl_status (*load)(fl_device device, const void* binary, uint64_t bytes, fl_module* module);
+  /* All work that uses it has completed. */
   fl_status (*release)(fl_module module);
+  /* Enqueue. Arguments are read during the call. No entry of that name: FL_INVALID_ARGUMENT. */
   fl_status (*launch)(fl_device device, fl_stream stream, fl_module module, const char* entry, const fl_launch* launch);
 } fl_compiler_api;
 
