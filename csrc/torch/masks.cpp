@@ -31,6 +31,8 @@ bool masks_fit(const PackedArg& list, at::IntArrayRef sizes) {
 }  // namespace
 
 void expand_masks(Call& call) {
+  // The planner knows how to go on with those of aten::index; of others with a shape rule of PyTorch's, it does not.
+  if (call.meta != nullptr && call.entry.op_name != "aten::index") return;
   PackedArg& list = call.args[call.entry.indices];
   if (list.kind != Kind::TensorList || !masks_fit(list, call.args[0].u.tensor->sizes())) return;
   if (kernel_for(call) == nullptr || find_kernel(call.device->chip, "aten::nonzero") == nullptr) return;

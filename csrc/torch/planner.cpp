@@ -3,6 +3,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/MetaFunctions.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 
@@ -58,9 +59,8 @@ std::vector<at::Tensor> counted_outputs(const Call& call) {
   };
   if (!by_mask) {  // laid out as the CPU does it: one dimension after the other
     const int64_t n = count();
-    return {at::detail::empty_strided_meta({n, self.dim()}, {1, std::max<int64_t>(n, 1)}, at::kLong)};
+    return {at::detail::empty_strided_meta({n, self.dim()}, {1, n}, at::kLong)};
   }
-  TORCH_CHECK(counted.scalar_type() == at::kBool, "the mask is not bool");
   const auto sizes = at::infer_size_dimvector(self.sizes(), counted.sizes());
   const int64_t repeats = counted.numel() == 0 ? 0 : c10::multiply_integers(sizes) / counted.numel();
   return {at::detail::empty_meta({count() * repeats}, self.scalar_type())};
@@ -100,6 +100,8 @@ class KernelPlanner {
     if (!entry_.tensor_returns && entry_.form == Form::Functional) return refuse("its results are not tensors");
     if (mutation_kernel_) return true;
     if (empty_extremum()) return refuse("the maximum or minimum of nothing");
+    // Outside of what follows: it waits, so errors of earlier work surface here and are not this call's.
+    if (entry_.reads_values && !count()) return false;
     try {
       return entry_.form == Form::Functional ? functional_outputs() : mutated_outputs();
     } catch (const std::exception& error) {
@@ -109,16 +111,46 @@ class KernelPlanner {
     }
   }
 
-  // The plan is good for these values only.
-  std::vector<at::Tensor> count() {
-    signature_.forbid_caching();
+  // False: counting would be in vain.
+  bool count() {
+    const runtime::Chip& chip = call_.device->chip;
+    const at::ScalarType type = tensor(0).scalar_type();
+    if (kernel_.dtypes != 0 && (kernel_.dtypes & FL_DTYPE_BIT(to_fl_dtype(type))) == 0) {
+      return refuse(std::string("the kernel does not compute in ") + dtype_name(type));
+    }
+    if (find_kernel(chip, "aten::ne.Scalar") == nullptr || find_kernel(chip, "aten::sum") == nullptr) {
+      return refuse("the chip has no kernels to count with (aten::ne.Scalar, aten::sum)");
+    }
+    if (call_.entry.op_name == "aten::masked_select" && tensor(1).scalar_type() != at::kBool) {
+      return refuse("the mask is not bool");
+    }
+    for (uint32_t m : entry_.mutated) {
+      if (tensor(m).dim() != 1 || tensor(m).numel() != 0) return refuse("out= is not fresh");
+    }
+    signature_.forbid_caching();  // the plan is good for these values only
     bump(plan_.syncs);
-    return counted_outputs(call_);
+    counted_ = counted_outputs(call_);
+    return true;
   }
+
+  // Not by call_.meta, which knows the indices as they were: masks among them have been expanded (masks.h), and
+  // counting them once more may give another number.
+  c10::List<std::optional<at::Tensor>> indices() const {
+    const PackedArg& packed = call_.args[entry_.indices];
+    c10::List<std::optional<at::Tensor>> list;
+    for (uint32_t k = 0; k < packed.count; ++k) {
+      const at::Tensor& index = packed.u.tensors[k];
+      list.push_back(index.defined() ? std::optional(index) : std::nullopt);
+    }
+    return list;
+  }
+  bool indexes() const { return entry_.op_name == "aten::index" && call_.meta != nullptr; }
 
   bool functional_outputs() {
     if (entry_.reads_values) {
-      metas_ = count();
+      metas_ = counted_;
+    } else if (indexes()) {
+      metas_.push_back(at::meta::index(tensor(0), indices()));
     } else if (call_.meta != nullptr) {
       call_.meta(call_.typed, metas_);
     } else if (!ask_rule(call_, metas_)) {
@@ -144,13 +176,16 @@ class KernelPlanner {
     }
     std::vector<at::DimVector> before;
     for (uint32_t m : entry_.mutated) before.emplace_back(tensor(m).sizes());
-    if (call_.meta != nullptr) {
+    if (indexes()) {
+      at::Tensor out = tensor(entry_.mutated[0]);
+      at::meta::index_outf(tensor(0), indices(), out);
+    } else if (call_.meta != nullptr) {
       std::vector<at::Tensor> ignored;
       call_.meta(call_.typed, ignored);  // checks, and resizes out= arguments
     } else {
       std::vector<at::Tensor> metas;
       if (entry_.reads_values) {
-        metas = count();
+        metas = counted_;
       } else if (!ask_rule_for_targets(metas)) {
         metas = dispatcher_meta(call_);
         // An in-place form raises what its sibling does not; only that knows what shape the kernel will give.
@@ -377,7 +412,8 @@ class KernelPlanner {
     out.strides.assign(strides.begin(), strides.end());
     out.bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
     out.view.describe(dtype, sizes, strides);
-    out.contiguous = (out.view.descriptor.flags & FL_TENSOR_CONTIGUOUS) != 0;
+    // Strides of dimensions of size 1 (or of nothing) count as well: they are what the caller will see.
+    out.contiguous = strides.equals(dense_strides(sizes, at::MemoryFormat::Contiguous));
   }
 
   OutPlan allocated(const at::Tensor& meta) const {
@@ -532,7 +568,7 @@ class KernelPlanner {
   const fl_kernel& kernel_;
   Plan& plan_;
   const bool mutation_kernel_;
-  std::vector<at::Tensor> metas_;
+  std::vector<at::Tensor> metas_, counted_;
   at::ScalarType compute_ = at::kFloat;
   std::string reason_;
   bool for_cpu_ = false;

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
-from tests.behaviour.agree import COMMON, DEVICE, agree, agree_gradients, short, values
+from tests.behaviour.agree import COMMON, DEVICE, HIDDEN_KERNELS, agree, agree_gradients, short, values
+from tests.harness import device
 
 # Each makes an index out of nothing but the device it should live on.
 INDICES: dict[str, Callable[[torch.device], Any]] = {
@@ -195,6 +199,60 @@ def test_masks_as_indices(dtype: torch.dtype) -> None:
     agree(lambda a, i: torch.masked_select(a, i.to(torch.uint8)), x, plane[..., None])
     agree(lambda a, i: torch.masked_select(a[0], i), x, plane[..., None])  # both broadcast
     agree(lambda a, i: torch.masked_select(a, i), x, torch.tensor(True))
+
+
+def test_indices_that_select_nothing_are_not_looked_at() -> None:
+    far = torch.tensor([9])
+    agree(lambda a, i: a[i], torch.zeros(3, 0), far)
+    agree(lambda a, i: a[i, 0:0], torch.zeros(3, 4), far)
+    agree(lambda a, i: a.index_put_((i,), a.new_zeros(())), torch.zeros(3, 0), far)
+    agree(lambda a, i: a[i], torch.zeros(0, 3), far)
+    agree(lambda a, i: a[i, i[:0]], torch.zeros(3, 4), far)
+
+
+def test_strides_of_positions() -> None:
+    for shape in ((3,), (1,), (0,), (3, 2), (1, 1), (0, 2)):
+        for fill in (0, 1):
+            here = torch.full(shape, fill).nonzero()
+            assert torch.full(shape, fill, device=DEVICE).nonzero().stride() == here.stride()
+
+
+def test_errors_of_earlier_work_come_through_counting() -> None:
+    """Counting waits for the device; what fails there is not taken for a refusal."""
+    x = torch.randn(4, 5, device=DEVICE)
+    far = torch.tensor([99], device=DEVICE)
+    for count in (lambda: (x > 0).nonzero(), lambda: x.masked_select(x > 0), lambda: x[x > 0]):
+
+        def later(count: Callable[[], Any] = count) -> None:
+            x[far]
+            count()
+
+        with pytest.raises(IndexError):
+            later()
+
+
+MASK_CHANGES = """
+import torch
+n = 64
+x, full = torch.arange(float(n)).to("fl"), torch.ones(n, dtype=torch.bool).to("fl")
+few = (torch.arange(n) < 3).to("fl")
+mask, side = full.clone(), torch.fl.Stream(device="fl:0")
+delay = torch.zeros(1, device="fl")
+torch.fl.synchronize()
+with torch.fl.stream(side):
+    delay.add_(1)
+    mask.copy_(few)
+x[mask]
+torch.fl.synchronize()
+assert x[torch.arange(n).to("fl")].tolist() == x.tolist()
+"""
+
+
+@pytest.mark.skipif(device.is_stock() or HIDDEN_KERNELS, reason="about kernels that count")
+def test_a_mask_that_changes_meanwhile_spoils_no_later_call() -> None:
+    """A race of the caller's, who gets some answer; the plan that was made in it must not serve another call."""
+    environment = {**os.environ, "SIMCHIP_SLOW_STREAM_US": "20000"}
+    subprocess.run([sys.executable, "-c", MASK_CHANGES], env=environment, check=True, timeout=120)
 
 
 def test_values_that_do_not_fit_the_indices() -> None:

@@ -19,6 +19,7 @@ namespace {
 struct IndexPlan {
   Walk<3> walk;
   const int64_t* offsets = nullptr;
+  int64_t selected = 1;  ///< elements in all
 };
 
 struct BroadcastShape {
@@ -84,6 +85,9 @@ IndexPlan make_plan(const Call& call, uint32_t indices, const View& self, const 
     ++count;
   }
   IndexPlan plan;
+  plan.selected = shape.numel();
+  for (int d = 0; d < self.ndim; ++d) plan.selected *= indexed[d] ? 1 : self.sizes[d];
+  if (plan.selected == 0) return plan;  // then PyTorch looks at no index
   int64_t* offsets = workspace<int64_t>(Slot::kKernel, std::max<int64_t>(shape.numel(), 1));
   std::fill_n(offsets, shape.numel(), int64_t{0});
   for (uint32_t j = 0; j < call.list_size(indices); ++j) {
@@ -114,6 +118,7 @@ IndexPlan make_plan(const Call& call, uint32_t indices, const View& self, const 
 // Calls move(element of self, element of the other tensor) for each element of the result.
 template <class T, class Move>
 void run_plan(const IndexPlan& plan, T* self, T* other, const Move& move) {
+  if (plan.selected == 0) return;
   plan.walk.rows([&](const auto& at, int64_t length, const auto& step) {
     const int64_t* table = plan.offsets + at[1];
     T* s = self + at[0];
@@ -124,11 +129,8 @@ void run_plan(const IndexPlan& plan, T* self, T* other, const Move& move) {
 
 void index_body(const Call& call) {
   const View self = call.tensor(0), out = call.out(0);
-  if (out.numel == 0 && self.numel != 0) {
-    make_plan(call, 1, self, out);  // still checks the indices
-    return;
-  }
   const IndexPlan plan = make_plan(call, 1, self, out);
+  if (plan.selected != out.numel) throw KernelError("the result has another size than what the indices select");
   dispatch_bytes(dtype_size(self.dtype), [&](auto zero) {
     using T = decltype(zero);
     run_plan(plan, self.as<T>(), out.as<T>(), [](const T& from, T& to) { to = from; });
