@@ -20,6 +20,7 @@
  *   SIMCHIP_CONV_CHANNELS_LAST=1 convolutions take channels-last images only
  *   SIMCHIP_MATMUL_MULTIPLE=N    matrix sizes must be multiples of N
  *   SIMCHIP_HIDE_KERNELS=1       the chip pretends to have no kernels
+ *   SIMCHIP_THREADS=2            threads that share a large kernel (at most 16; default: 2, or the one core there is)
  *   SIMCHIP_SLOW_STREAM_US=N     delay before each command of a worker
  *   SIMCHIP_FAIL_KERNEL=name[:n] the n-th launch (default: first) of that kernel fails
  *   SIMCHIP_LOSE_DEVICE=i[:n]    device i is lost at its launch number n (default 1), counted over its streams
@@ -153,6 +154,14 @@ SIM_EXPORT simResult simPacketSubmit(simDevice device, simStream stream, const c
                                      void* packet);
 /* Runs the kernel on the calling thread now, faults included. Only where SIM_MODE_QUEUED is off. */
 SIM_EXPORT simResult simLaunchInline(simDevice device, const char* name, simKernel kernel, void* packet);
+
+/* Runs task(context, i) for i in [0, count) on the calling thread and, when `operations` (multiply-adds or similar) is
+ * large and the pool of threads is free, on others too; returns when all are done, with the number of threads it had.
+ * A task must not throw. */
+typedef void (*simTask)(const void* context, int64_t i);
+SIM_EXPORT int32_t simParallelRun(int64_t count, double operations, simTask task, const void* context);
+/* How many threads would share that much work: for choosing how to cut it. */
+SIM_EXPORT int32_t simParallelWidth(double operations);
 
 /* ---- Fault injection: what the environment does, at run time ---- */
 /* The n-th launch from now of the kernel `name` fails, on any device. n >= 1; null name: no failure. */
