@@ -141,7 +141,11 @@ fl_status status_of(simResult result) {
       return FL_OK;
     case SIM_ERROR_INVALID_VALUE:
     case SIM_ERROR_KERNEL_ARGUMENT:
+    case SIM_ERROR_SOURCE:
       return FL_INVALID_ARGUMENT;
+    case SIM_ERROR_NO_COMPILER:
+    case SIM_ERROR_BINARY:
+      return FL_UNSUPPORTED;
     case SIM_ERROR_KERNEL_RANGE:
       return FL_OUT_OF_RANGE;
     case SIM_ERROR_OUT_OF_MEMORY:

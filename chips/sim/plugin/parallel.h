@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small pool that splits one large kernel over the processor's cores.
+// Splits one large kernel over the chip's cores (the SDK's pool of threads), exceptions included.
 #pragma once
 
 #include <cstdint>

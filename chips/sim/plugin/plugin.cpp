@@ -175,6 +175,7 @@ const fl_plugin* fl_plugin_get(const fl_host* host) {
     p.memory = &kMemory;
     p.stream = &kStream;
     p.kernels = kernels.empty() ? nullptr : kernels.data();
+    p.compiler = simGetLimits()->hide_compiler ? nullptr : compiler_table();
     return p;
   }();
   return &plugin;

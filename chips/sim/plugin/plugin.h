@@ -13,6 +13,8 @@ fl_status check(simResult result) noexcept;
 uint64_t device_dtypes() noexcept;
 /// Copies and fills move bytes or use the load/store units only: they work with every element type.
 bool is_data_movement(const fl_kernel& kernel) noexcept;
+/// The compiler table.
+const fl_compiler_api* compiler_table() noexcept;
 /// The whole kernel table.
 std::span<const fl_kernel* const> all_kernels();
 

@@ -14,7 +14,7 @@
 namespace simchip {
 namespace {
 
-thread_local char error_text[1024] = "";
+thread_local char error_text[4096] = "";  // a compiler has much to say
 std::atomic<bool> is_forked{false};
 std::atomic<bool> is_ending{false};
 simLimits the_limits;
@@ -55,6 +55,8 @@ void read_limits() {
   l.host_coherent = environment_flag("SIMCHIP_HOST_COHERENT");
   l.checked = environment_flag("SIMCHIP_CHECK");
   l.hide_kernels = environment_flag("SIMCHIP_HIDE_KERNELS");
+  const bool kernels_alone = l.hide_kernels && std::strcmp(std::getenv("SIMCHIP_HIDE_KERNELS"), "2") == 0;
+  l.hide_compiler = environment_flag("SIMCHIP_HIDE_COMPILER") || (l.hide_kernels && !kernels_alone);
   l.conv_channels_last = environment_flag("SIMCHIP_CONV_CHANNELS_LAST");
   l.matmul_multiple = static_cast<int32_t>(environment_integer("SIMCHIP_MATMUL_MULTIPLE", 0, 0, 1 << 16));
   l.memory_bytes = static_cast<uint64_t>(environment_integer("SIMCHIP_MEMORY_MB", 4096, 1, 1 << 24)) << 20;

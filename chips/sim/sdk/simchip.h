@@ -19,7 +19,12 @@
  *   SIMCHIP_DTYPES=a,b           element types the arithmetic units have (names are the user's business)
  *   SIMCHIP_CONV_CHANNELS_LAST=1 convolutions take channels-last images only
  *   SIMCHIP_MATMUL_MULTIPLE=N    matrix sizes must be multiples of N
- *   SIMCHIP_HIDE_KERNELS=1       the chip pretends to have no kernels
+ *   SIMCHIP_HIDE_KERNELS=1       the chip pretends to have memory alone: no kernels and no compiler
+ *   SIMCHIP_HIDE_KERNELS=2       ... no kernels, but a compiler
+ *   SIMCHIP_HIDE_COMPILER=1      the chip pretends to have no compiler
+ *   SIMCHIP_CC="cc -m64"         the C compiler behind simModuleCompile(): a name or path, and its first arguments;
+ *                                default: $CC, else the first of cc, gcc, clang on the PATH
+ *   SIMCHIP_THREADS=2            threads that share a large kernel (at most 16; default: 2, or the one core there is)
  *   SIMCHIP_SLOW_STREAM_US=N     delay before each command of a worker
  *   SIMCHIP_FAIL_KERNEL=name[:n] the n-th launch (default: first) of that kernel fails
  *   SIMCHIP_LOSE_DEVICE=i[:n]    device i is lost at its launch number n (default 1), counted over its streams
@@ -55,7 +60,11 @@ enum {
   SIM_ERROR_INIT_FAILED = 6,
   SIM_ERROR_FORKED = 7,
   SIM_ERROR_KERNEL_ARGUMENT = 8, /* a kernel met data that its operator does not allow */
-  SIM_ERROR_KERNEL_RANGE = 9     /* a kernel met an index outside its tensor */
+  SIM_ERROR_KERNEL_RANGE = 9,    /* a kernel met an index outside its tensor */
+  SIM_ERROR_SOURCE = 10,         /* source that does not compile; the text is the compiler's */
+  SIM_ERROR_NO_COMPILER = 11,
+  SIM_ERROR_COMPILER = 12, /* the compiler could not do its work: temporary files, a signal */
+  SIM_ERROR_BINARY = 13    /* bytes that are no module for this CPU */
 };
 
 typedef uint64_t simAddress;
@@ -85,6 +94,7 @@ typedef struct simLimits {
   int32_t host_coherent;
   int32_t checked;
   int32_t hide_kernels;
+  int32_t hide_compiler;
   int32_t conv_channels_last;
   int32_t matmul_multiple; /* 0: any */
   uint64_t memory_bytes;
@@ -153,6 +163,38 @@ SIM_EXPORT simResult simPacketSubmit(simDevice device, simStream stream, const c
                                      void* packet);
 /* Runs the kernel on the calling thread now, faults included. Only where SIM_MODE_QUEUED is off. */
 SIM_EXPORT simResult simLaunchInline(simDevice device, const char* name, simKernel kernel, void* packet);
+
+/* Runs task(context, i) for i in [0, count) on the calling thread and, when `operations` (multiply-adds or similar) is
+ * large and the pool of threads is free, on others too; returns when all are done, with the number of threads it had.
+ * A task must not throw. */
+typedef void (*simTask)(const void* context, int64_t i);
+SIM_EXPORT int32_t simParallelRun(int64_t count, double operations, simTask task, const void* context);
+/* How many threads would share that much work: for choosing how to cut it. */
+SIM_EXPORT int32_t simParallelWidth(double operations);
+
+/* ---- Modules: kernels compiled from C source by the system's C compiler, as C99 with GNU's extensions ----
+ * An entry has the type simEntry and runs the work items of a box, begin[d] <= id[d] < end[d] in three dimensions.
+ * args[i] points to the i-th argument's value, an address being a pointer by then. A module runs on every device. */
+typedef struct simModuleState* simModule;
+typedef void (*simEntry)(void* const* args, const uint64_t* begin, const uint64_t* end);
+enum { SIM_ARGUMENT_ADDRESS = 0, SIM_MAX_ARGUMENTS = 256, SIM_MAX_ARGUMENT_BYTES = 4096 };
+/* One line that names the SDK, the compiler and the CPU: where it is the same, a saved module loads. */
+SIM_EXPORT simResult simCompilerIdentity(char* text, uint64_t capacity);
+/* `options` are arguments of the compiler, e.g. "-DN=4". No shell sees them. */
+SIM_EXPORT simResult simModuleCompile(simDevice device, const char* source, const char* const* options,
+                                      uint32_t n_options, simModule* module);
+/* *bytes: in, what `binary` has room for; out, the size. With binary null only the size is told. */
+SIM_EXPORT simResult simModuleSave(simModule module, void* binary, uint64_t* bytes);
+/* SIM_ERROR_BINARY: damaged, or for another CPU or SDK. Needs no compiler. */
+SIM_EXPORT simResult simModuleLoad(simDevice device, const void* binary, uint64_t bytes, simModule* module);
+/* All its launches have completed. */
+SIM_EXPORT simResult simModuleRelease(simModule module);
+/* A launch like any other, of the kernel "module:<entry>". `args` are read during the call; sizes[i] is the bytes of
+ * the value at args[i], or SIM_ARGUMENT_ADDRESS: a simAddress inside an allocation, or 0. Values are aligned to 8
+ * bytes. A large range is cut into boxes over its slowest dimension, the last of more than one item. */
+SIM_EXPORT simResult simModuleLaunch(simDevice device, simStream stream, simModule module, const char* entry,
+                                     const uint64_t range[3], uint32_t n_args, const void* const* args,
+                                     const uint32_t* sizes);
 
 /* ---- Fault injection: what the environment does, at run time ---- */
 /* The n-th launch from now of the kernel `name` fails, on any device. n >= 1; null name: no failure. */

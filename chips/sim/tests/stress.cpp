@@ -33,6 +33,56 @@ int32_t add_one(simDevice device, void* packet) {
   return 0;
 }
 
+// A module of each thread, its copy, and one that all threads share.
+constexpr char kSource[] =
+    "#include <stdint.h>\n"
+    "void add(void* const* args, const uint64_t* begin, const uint64_t* end) {\n"
+    "  uint32_t* data = *(uint32_t* const*)args[0];\n"
+    "  for (uint64_t i = begin[0]; i < end[0]; ++i) data[i] += *(const uint32_t*)args[1];\n"
+    "}\n";
+simModule shared_module = nullptr;
+
+void module_worker(int id) {
+  simDevice device = nullptr;
+  simModule compiled = nullptr, loaded = nullptr;
+  simAddress data = 0;
+  uint64_t bytes = 0;
+  CHECK(simDeviceOpen(id % 2, &device));
+  CHECK(simModuleCompile(device, kSource, nullptr, 0, &compiled));
+  CHECK(simModuleSave(compiled, nullptr, &bytes));
+  std::vector<char> binary(bytes);
+  CHECK(simModuleSave(compiled, binary.data(), &bytes));
+  CHECK(simModuleLoad(device, binary.data(), bytes, &loaded));
+  CHECK(simMalloc(device, kCount * 4, &data));
+  const uint32_t zero = 0, step = static_cast<uint32_t>(id) + 1, sizes[] = {SIM_ARGUMENT_ADDRESS, sizeof step};
+  const uint64_t range[] = {kCount, 1, 1};
+  const void* const args[] = {&data, &step};
+  simStream stream = nullptr;
+  CHECK(simStreamCreate(device, 0, &stream));
+  CHECK(simMemsetAsync(device, stream, data, &zero, 4, kCount));
+  for (int round = 0; round < 100; ++round)
+    for (simModule module : {compiled, shared_module, loaded})
+      CHECK(simModuleLaunch(device, stream, module, "add", range, 2, args, sizes));
+  std::vector<uint32_t> host(kCount);
+  CHECK(simMemcpyAsync(device, stream, reinterpret_cast<uintptr_t>(host.data()), data, kCount * 4, SIM_DEVICE_TO_HOST));
+  CHECK(simStreamDestroy(device, stream));
+  for (const uint32_t value : host) failures += value != 300 * step;
+  for (simModule module : {compiled, loaded}) CHECK(simModuleRelease(module));
+  CHECK(simFree(device, data));
+}
+
+void stress_modules() {
+  simDevice device = nullptr;
+  CHECK(simDeviceOpen(0, &device));
+  char identity[1024];
+  if (simCompilerIdentity(identity, sizeof identity) == SIM_ERROR_NO_COMPILER) return;
+  CHECK(simModuleCompile(device, kSource, nullptr, 0, &shared_module));
+  std::vector<std::thread> threads;
+  for (int id = 0; id < 4; ++id) threads.emplace_back(module_worker, id);
+  for (auto& thread : threads) thread.join();
+  CHECK(simModuleRelease(shared_module));
+}
+
 // Counts up on one stream, hands over to another by an event, copies to the other device, reads back.
 void worker(int id) {
   simDevice mine = nullptr, other = nullptr;
@@ -82,6 +132,7 @@ int main() {
   std::vector<std::thread> threads;
   for (int id = 0; id < 8; ++id) threads.emplace_back(worker, id);
   for (auto& thread : threads) thread.join();
+  stress_modules();
   // Work that nobody waits for must not hold up the process.
   simDevice device = nullptr;
   CHECK(simDeviceOpen(0, &device));
