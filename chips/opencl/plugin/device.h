@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices: what the loader shows, and one that is open.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "buffers.h"
+#include "cl_api.h"
+#include "torch_fl/fl_plugin.h"
+
+namespace fl_opencl {
+
+enum class Memory {
+  kSvm,    ///< shared virtual memory: an address is a pointer
+  kUsm,    ///< Intel's unified shared memory: an address is a pointer
+  kBuffer  ///< cl_mem handles: an address is a number of BufferTable
+};
+
+/// What is known without opening it.
+struct DeviceInfo {
+  cl_platform_id platform = nullptr;
+  cl_device_id id = nullptr;
+  std::string label;     ///< "<device> (<platform>)"
+  std::string identity;  ///< everything a compiled program depends on
+  fl_device_properties properties{};
+  Memory memory = Memory::kBuffer;
+  bool cpu = false;
+  bool fine_svm = false;    ///< allocations are fine grained
+  bool shared_usm = false;  ///< allocations are shared with the host, else the device's
+  std::string refusal;      ///< why it cannot be opened; empty when it can
+  UsmFunctions usm;
+
+  bool coherent() const { return (properties.capabilities & FL_CAP_HOST_COHERENT) != 0; }
+};
+
+struct Device;
+
+/// An in-order queue. The counters let a wait return at once when there is nothing to wait for. The host serialises
+/// calls on one stream; Device::synchronize() comes from anywhere and leaves the counters alone.
+struct Stream {
+  cl_command_queue queue = nullptr;
+  uint64_t enqueued = 0;     ///< commands so far
+  uint64_t finished = 0;     ///< of them, those known to be done
+  uint64_t flushed = 0;      ///< of them, those handed to the device
+  cl_event probe = nullptr;  ///< marker behind command `probe_at`, for queries
+  uint64_t probe_at = 0;
+  bool native_is_out = false;  ///< someone has the queue's handle and may enqueue unseen
+};
+
+struct Device {
+  explicit Device(const DeviceInfo& info) : info(info) {}
+  ~Device();
+  Device(const Device&) = delete;
+
+  const DeviceInfo& info;
+  cl_context context = nullptr;
+  Stream default_stream;
+  std::mutex streams_mutex;
+  std::vector<Stream*> streams;  ///< all of them, the default one first
+  BufferTable buffers;
+  std::atomic<uint64_t> frees{0};  ///< counts frees: what a kernel remembers of addresses is stale after one
+  std::mutex pinned_mutex;
+  std::unordered_map<void*, cl_mem> pinned;
+
+  Stream& stream(fl_stream handle) { return handle == nullptr ? default_stream : *reinterpret_cast<Stream*>(handle); }
+};
+
+inline Device& device_of(fl_device device) { return *reinterpret_cast<Device*>(device); }
+
+fl_status make_queue(Device& device, cl_command_queue* queue) noexcept;
+/// Waits for the stream and reports what failed on it.
+fl_status finish(Device& device, Stream& stream) noexcept;
+/// Waits for all streams.
+fl_status finish_all(Device& device) noexcept;
+
+/// After each enqueue. Drivers may keep commands back until a flush, so a long row of launches that nobody waits for
+/// is handed over now and then.
+inline void count_command(Stream& stream) {
+  constexpr uint64_t kFlushEvery = 16;
+  if (++stream.enqueued - stream.flushed < kFlushEvery) return;
+  stream.flushed = stream.enqueued;
+  cl.clFlush(stream.queue);
+}
+
+extern const fl_device_api kDeviceApi;
+extern const fl_memory_api kMemoryApi;
+extern const fl_stream_api kStreamApi;
+extern const fl_compiler_api kCompilerApi;
+
+}  // namespace fl_opencl
