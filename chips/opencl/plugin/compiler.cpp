@@ -378,10 +378,11 @@ fl_status enqueue(Device& device, Stream& stream, Kernel& kernel, const fl_launc
   if (range.empty) return FL_OK;
   const std::lock_guard lock(kernel.mutex);
   if (const fl_status status = Arguments(device, kernel, launch).set_all(); status != FL_OK) return status;
+  cl_event event = nullptr;
   const cl_int code = cl.clEnqueueNDRangeKernel(stream.queue, kernel.kernel, launch.work_dim, nullptr, range.global,
-                                                range.has_local ? range.local : nullptr, 0, nullptr, nullptr);
+                                                range.has_local ? range.local : nullptr, 0, nullptr, &event);
   if (code != CL_SUCCESS) return failed(code, "clEnqueueNDRangeKernel", device.info, "kernel " + kernel.name);
-  count_command(stream);
+  note_command(stream, event);
   return FL_OK;
 }
 

@@ -283,7 +283,7 @@ Device::~Device() {
   }
   for (Stream* stream : streams) {
     cl.clFinish(stream->queue);
-    if (stream->probe != nullptr) cl.clReleaseEvent(stream->probe);
+    if (stream->last != nullptr) cl.clReleaseEvent(stream->last);
     cl.clReleaseCommandQueue(stream->queue);
     if (stream != &default_stream) delete stream;
   }

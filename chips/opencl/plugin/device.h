@@ -39,15 +39,13 @@ struct DeviceInfo {
 
 struct Device;
 
-/// An in-order queue. The counters let a wait return at once when there is nothing to wait for. The host serialises
-/// calls on one stream; Device::synchronize() comes from anywhere and leaves the counters alone.
+/// An in-order queue. The event of its last command stands for everything before it: waits, queries and untimed events
+/// need no marker, and there is nothing to wait for when it is null. The host serialises calls on one stream;
+/// Device::synchronize() comes from any thread and leaves these fields alone.
 struct Stream {
   cl_command_queue queue = nullptr;
-  uint64_t enqueued = 0;     ///< commands so far
-  uint64_t finished = 0;     ///< of them, those known to be done
-  uint64_t flushed = 0;      ///< of them, those handed to the device
-  cl_event probe = nullptr;  ///< marker behind command `probe_at`, for queries
-  uint64_t probe_at = 0;
+  cl_event last = nullptr;
+  uint32_t unflushed = 0;      ///< commands since the last flush
   bool native_is_out = false;  ///< someone has the queue's handle and may enqueue unseen
 };
 
@@ -77,12 +75,14 @@ fl_status finish(Device& device, Stream& stream) noexcept;
 /// Waits for all streams.
 fl_status finish_all(Device& device) noexcept;
 
-/// After each enqueue. Drivers may keep commands back until a flush, so a long row of launches that nobody waits for
-/// is handed over now and then.
-inline void count_command(Stream& stream) {
-  constexpr uint64_t kFlushEvery = 16;
-  if (++stream.enqueued - stream.flushed < kFlushEvery) return;
-  stream.flushed = stream.enqueued;
+/// After each enqueue; takes the command's event. Drivers may keep commands back until a flush, so a long row of
+/// launches that nobody waits for is handed over now and then.
+inline void note_command(Stream& stream, cl_event event) {
+  constexpr uint32_t kFlushEvery = 16;
+  if (stream.last != nullptr) cl.clReleaseEvent(stream.last);
+  stream.last = event;
+  if (++stream.unflushed < kFlushEvery) return;
+  stream.unflushed = 0;
   cl.clFlush(stream.queue);
 }
 

@@ -77,15 +77,15 @@ fl_status find(const Device& device, fl_address address, uint64_t bytes, BufferT
 }
 
 // ---- Copies
-fl_status copy_pointers(Device& device, Stream& stream, void* dst, const void* src, uint64_t bytes) {
+fl_status copy_pointers(Device& device, Stream& stream, void* dst, const void* src, uint64_t bytes, cl_event* event) {
   const bool svm = device.info.memory == Memory::kSvm;
   const auto enqueue = svm ? cl.clEnqueueSVMMemcpy : device.info.usm.clEnqueueMemcpyINTEL;
-  const cl_int code = enqueue(stream.queue, CL_FALSE, dst, src, bytes, 0, nullptr, nullptr);
+  const cl_int code = enqueue(stream.queue, CL_FALSE, dst, src, bytes, 0, nullptr, event);
   return check(code, svm ? "clEnqueueSVMMemcpy" : "clEnqueueMemcpyINTEL", device.info);
 }
 
 fl_status copy_buffers(Device& device, Stream& stream, fl_address dst, fl_address src, uint64_t bytes,
-                       fl_copy_kind kind) {
+                       fl_copy_kind kind, cl_event* event) {
   BufferTable::Place to{}, from{};
   if (kind != FL_COPY_DEVICE_TO_HOST)
     if (const fl_status status = find(device, dst, bytes, to); status != FL_OK) return status;
@@ -93,14 +93,14 @@ fl_status copy_buffers(Device& device, Stream& stream, fl_address dst, fl_addres
     if (const fl_status status = find(device, src, bytes, from); status != FL_OK) return status;
   if (kind == FL_COPY_HOST_TO_DEVICE)
     return check(cl.clEnqueueWriteBuffer(stream.queue, to.buffer, CL_FALSE, to.offset, bytes, pointer_of(src), 0,
-                                         nullptr, nullptr),
+                                         nullptr, event),
                  "clEnqueueWriteBuffer", device.info);
   if (kind == FL_COPY_DEVICE_TO_HOST)
     return check(cl.clEnqueueReadBuffer(stream.queue, from.buffer, CL_FALSE, from.offset, bytes, pointer_of(dst), 0,
-                                        nullptr, nullptr),
+                                        nullptr, event),
                  "clEnqueueReadBuffer", device.info);
   return check(
-      cl.clEnqueueCopyBuffer(stream.queue, from.buffer, to.buffer, from.offset, to.offset, bytes, 0, nullptr, nullptr),
+      cl.clEnqueueCopyBuffer(stream.queue, from.buffer, to.buffer, from.offset, to.offset, bytes, 0, nullptr, event),
       "clEnqueueCopyBuffer", device.info);
 }
 
@@ -109,11 +109,12 @@ fl_status copy(fl_device handle, fl_stream stream_handle, fl_address dst, fl_add
   return guarded([&]() -> fl_status {
     Device& device = device_of(handle);
     Stream& stream = device.stream(stream_handle);
+    cl_event event = nullptr;
     if (bytes == 0 || dst == src) return FL_OK;
     const fl_status status = device.info.memory == Memory::kBuffer
-                                 ? copy_buffers(device, stream, dst, src, bytes, kind)
-                                 : copy_pointers(device, stream, pointer_of(dst), pointer_of(src), bytes);
-    if (status == FL_OK) count_command(stream);
+                                 ? copy_buffers(device, stream, dst, src, bytes, kind, &event)
+                                 : copy_pointers(device, stream, pointer_of(dst), pointer_of(src), bytes, &event);
+    if (status == FL_OK) note_command(stream, event);
     return status;
   });
 }
@@ -140,24 +141,25 @@ fl_status fill(fl_device handle, fl_stream stream_handle, fl_address dst, const 
         dst % pattern_bytes != 0)
       return fail(FL_INVALID_ARGUMENT, "fill: a pattern has 1, 2, 4, 8 or 16 bytes, and the address is a multiple");
     const uint64_t bytes = count * pattern_bytes;
+    cl_event event = nullptr;
     fl_status status = FL_OK;
     if (info.memory == Memory::kSvm) {
       status = check(
-          cl.clEnqueueSVMMemFill(stream.queue, pointer_of(dst), pattern, pattern_bytes, bytes, 0, nullptr, nullptr),
+          cl.clEnqueueSVMMemFill(stream.queue, pointer_of(dst), pattern, pattern_bytes, bytes, 0, nullptr, &event),
           "clEnqueueSVMMemFill", info);
     } else if (info.memory == Memory::kUsm) {
       status = check(info.usm.clEnqueueMemFillINTEL(stream.queue, pointer_of(dst), pattern, pattern_bytes, bytes, 0,
-                                                    nullptr, nullptr),
+                                                    nullptr, &event),
                      "clEnqueueMemFillINTEL", info);
     } else {
       BufferTable::Place place{};
       status = find(device, dst, bytes, place);
       if (status == FL_OK)
         status = check(cl.clEnqueueFillBuffer(stream.queue, place.buffer, pattern, pattern_bytes, place.offset, bytes,
-                                              0, nullptr, nullptr),
+                                              0, nullptr, &event),
                        "clEnqueueFillBuffer", info);
     }
-    if (status == FL_OK) count_command(stream);
+    if (status == FL_OK) note_command(stream, event);
     return status;
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams are in-order queues; events are markers in them.
+// Streams are in-order queues; an event is a command of one.
 #include <memory>
 #include <utility>
 
@@ -9,30 +9,30 @@
 namespace fl_opencl {
 namespace {
 
-/// A marker that is retained while somebody waits for it, so that a record meanwhile may move the event.
+/// The last command of the stream at the record.
 struct Event {
   std::mutex mutex;
-  cl_event marker = nullptr;  ///< null: never recorded, hence done
+  cl_event command = nullptr;  ///< null: never recorded, or behind nothing; hence done
   bool timed = false;
 };
 
-/// A reference of its own to an event's latest marker.
-class Marker {
+/// A reference of its own to an event's command, so that a record meanwhile may move the event.
+class Command {
  public:
-  explicit Marker(fl_event event) : Marker(*reinterpret_cast<Event*>(event)) {}
-  explicit Marker(Event& event) {
+  explicit Command(fl_event event) : Command(*reinterpret_cast<Event*>(event)) {}
+  explicit Command(Event& event) {
     const std::lock_guard lock(event.mutex);
-    marker_ = event.marker;
-    if (marker_ != nullptr) cl.clRetainEvent(marker_);
+    command_ = event.command;
+    if (command_ != nullptr) cl.clRetainEvent(command_);
   }
-  ~Marker() {
-    if (marker_ != nullptr) cl.clReleaseEvent(marker_);
+  ~Command() {
+    if (command_ != nullptr) cl.clReleaseEvent(command_);
   }
-  Marker(const Marker&) = delete;
-  const cl_event* get() const { return marker_ == nullptr ? nullptr : &marker_; }
+  Command(const Command&) = delete;
+  const cl_event* get() const { return command_ == nullptr ? nullptr : &command_; }
 
  private:
-  cl_event marker_;
+  cl_event command_;
 };
 
 /// FL_OK, FL_NOT_READY, or the failure of the command.
@@ -44,19 +44,26 @@ fl_status state_of(Device& device, cl_event event) noexcept {
   return state > 0 ? FL_NOT_READY : failed(state, "work enqueued earlier", device.info);
 }
 
-fl_status put_marker(Device& device, Stream& stream, cl_event* marker) noexcept {
-  const cl_int code = cl.clEnqueueMarkerWithWaitList(stream.queue, 0, nullptr, marker);
+fl_status put_marker(Device& device, Stream& stream) noexcept {
+  cl_event marker = nullptr;
+  const cl_int code = cl.clEnqueueMarkerWithWaitList(stream.queue, 0, nullptr, &marker);
   if (code != CL_SUCCESS) return failed(code, "clEnqueueMarkerWithWaitList", device.info);
-  ++stream.enqueued;
-  stream.flushed = stream.enqueued;
-  // Others wait for markers, and nothing says that the queue's own thread will come back to flush it.
+  note_command(stream, marker);
+  return FL_OK;
+}
+
+/// Others wait for the last command, and nothing says that the stream's own thread will come back to flush it.
+fl_status flush(Device& device, Stream& stream) noexcept {
+  if (stream.unflushed == 0) return FL_OK;
+  stream.unflushed = 0;
   return check(cl.clFlush(stream.queue), "clFlush", device.info);
 }
 
-fl_status wait_and_judge(Device& device, cl_command_queue queue, cl_event marker) noexcept {
+/// Waits for the queue, and takes the event of its last command (null: none known).
+fl_status wait_for(Device& device, cl_command_queue queue, cl_event last) noexcept {
   const cl_int code = cl.clFinish(queue);
-  const fl_status status = state_of(device, marker);
-  cl.clReleaseEvent(marker);
+  const fl_status status = last == nullptr ? FL_OK : state_of(device, last);
+  if (last != nullptr) cl.clReleaseEvent(last);
   if (code != CL_SUCCESS) return failed(code, "clFinish", device.info);
   return status == FL_NOT_READY ? FL_OK : status;
 }
@@ -84,7 +91,6 @@ fl_status destroy(fl_device handle, fl_stream stream) {
       if (std::erase(device.streams, gone) == 0) return fail(FL_INVALID_ARGUMENT, "this device has no such stream");
     }
     const fl_status status = finish(device, *gone);
-    if (gone->probe != nullptr) cl.clReleaseEvent(gone->probe);
     cl.clReleaseCommandQueue(gone->queue);
     delete gone;
     return status;
@@ -99,14 +105,12 @@ fl_status synchronize(fl_device handle, fl_stream stream) {
 fl_status query(fl_device handle, fl_stream stream) {
   Device& device = device_of(handle);
   Stream& s = device.stream(stream);
-  if (s.finished == s.enqueued && !s.native_is_out) return FL_OK;
-  if (s.probe == nullptr || s.probe_at != s.enqueued || s.native_is_out) {
-    if (s.probe != nullptr) cl.clReleaseEvent(std::exchange(s.probe, nullptr));
-    if (const fl_status status = put_marker(device, s, &s.probe); status != FL_OK) return status;
-    s.probe_at = s.enqueued;
-  }
-  const fl_status status = state_of(device, s.probe);
-  if (status != FL_NOT_READY) s.finished = s.probe_at;
+  if (s.native_is_out)
+    if (const fl_status status = put_marker(device, s); status != FL_OK) return status;
+  if (s.last == nullptr) return FL_OK;
+  if (const fl_status status = flush(device, s); status != FL_OK) return status;
+  const fl_status status = state_of(device, s.last);
+  if (status != FL_NOT_READY) cl.clReleaseEvent(std::exchange(s.last, nullptr));
   return status;
 }
 
@@ -129,7 +133,7 @@ fl_status event_create(fl_device, uint32_t flags, fl_event* event) {
 
 fl_status event_destroy(fl_device, fl_event event) {
   auto* gone = reinterpret_cast<Event*>(event);
-  if (gone->marker != nullptr) cl.clReleaseEvent(gone->marker);
+  if (gone->command != nullptr) cl.clReleaseEvent(gone->command);
   delete gone;
   return FL_OK;
 }
@@ -137,14 +141,19 @@ fl_status event_destroy(fl_device, fl_event event) {
 fl_status event_record(fl_device handle, fl_event event, fl_stream stream) {
   return guarded([&]() -> fl_status {
     Device& device = device_of(handle);
+    Stream& s = device.stream(stream);
     Event& e = *reinterpret_cast<Event*>(event);
-    cl_event marker = nullptr;
-    if (const fl_status status = put_marker(device, device.stream(stream), &marker); status != FL_OK) return status;
+    // A time needs a command of its own: the last one may be long past.
+    if (e.timed || s.native_is_out)
+      if (const fl_status status = put_marker(device, s); status != FL_OK) return status;
+    if (const fl_status status = flush(device, s); status != FL_OK) return status;
+    cl_event command = s.last;
+    if (command != nullptr) cl.clRetainEvent(command);
     {
       const std::lock_guard lock(e.mutex);
-      std::swap(marker, e.marker);
+      std::swap(command, e.command);
     }
-    if (marker != nullptr) cl.clReleaseEvent(marker);
+    if (command != nullptr) cl.clReleaseEvent(command);
     return FL_OK;
   });
 }
@@ -153,11 +162,12 @@ fl_status event_wait(fl_device handle, fl_event event, fl_stream stream) {
   return guarded([&]() -> fl_status {
     Device& device = device_of(handle);
     Stream& s = device.stream(stream);
-    const Marker marker(event);
-    if (marker.get() == nullptr) return FL_OK;
-    const cl_int code = cl.clEnqueueBarrierWithWaitList(s.queue, 1, marker.get(), nullptr);
+    const Command command(event);
+    if (command.get() == nullptr) return FL_OK;
+    cl_event barrier = nullptr;
+    const cl_int code = cl.clEnqueueBarrierWithWaitList(s.queue, 1, command.get(), &barrier);
     if (code != CL_SUCCESS) return failed(code, "clEnqueueBarrierWithWaitList", device.info);
-    count_command(s);
+    note_command(s, barrier);
     return FL_OK;
   });
 }
@@ -165,18 +175,18 @@ fl_status event_wait(fl_device handle, fl_event event, fl_stream stream) {
 fl_status event_synchronize(fl_device handle, fl_event event) {
   return guarded([&]() -> fl_status {
     Device& device = device_of(handle);
-    const Marker marker(event);
-    if (marker.get() == nullptr) return FL_OK;
-    const cl_int code = cl.clWaitForEvents(1, marker.get());
-    if (code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) return state_of(device, *marker.get());
+    const Command command(event);
+    if (command.get() == nullptr) return FL_OK;
+    const cl_int code = cl.clWaitForEvents(1, command.get());
+    if (code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) return state_of(device, *command.get());
     return check(code, "clWaitForEvents", device.info);
   });
 }
 
 fl_status event_query(fl_device handle, fl_event event) {
   return guarded([&]() -> fl_status {
-    const Marker marker(event);
-    return marker.get() == nullptr ? FL_OK : state_of(device_of(handle), *marker.get());
+    const Command command(event);
+    return command.get() == nullptr ? FL_OK : state_of(device_of(handle), *command.get());
   });
 }
 
@@ -186,12 +196,12 @@ fl_status event_elapsed(fl_device handle, fl_event start, fl_event end, int64_t*
     cl_ulong times[2] = {};
     for (int i = 0; i < 2; ++i) {
       Event& event = *reinterpret_cast<Event*>(i == 0 ? start : end);
-      const Marker marker(event);
-      if (!event.timed || marker.get() == nullptr)
+      const Command command(event);
+      if (!event.timed || command.get() == nullptr)
         return fail(FL_INVALID_ARGUMENT, event.timed ? "elapsed time needs events that were recorded"
                                                      : "elapsed time needs events made with FL_EVENT_TIMED");
       const cl_int code =
-          cl.clGetEventProfilingInfo(*marker.get(), CL_PROFILING_COMMAND_END, sizeof times[i], &times[i], nullptr);
+          cl.clGetEventProfilingInfo(*command.get(), CL_PROFILING_COMMAND_END, sizeof times[i], &times[i], nullptr);
       if (code != CL_SUCCESS) return failed(code, "clGetEventProfilingInfo", info, "both events must be complete");
     }
     *nanoseconds = static_cast<int64_t>(times[1] - times[0]);
@@ -208,12 +218,9 @@ fl_status make_queue(Device& device, cl_command_queue* queue) noexcept {
 }
 
 fl_status finish(Device& device, Stream& stream) noexcept {
-  if (stream.finished == stream.enqueued && !stream.native_is_out) return FL_OK;
-  cl_event marker = nullptr;
-  if (const fl_status status = put_marker(device, stream, &marker); status != FL_OK) return status;
-  const fl_status status = wait_and_judge(device, stream.queue, marker);
-  stream.finished = stream.enqueued;  // reported once
-  return status;
+  if (stream.last == nullptr && !stream.native_is_out) return FL_OK;
+  stream.unflushed = 0;
+  return wait_for(device, stream.queue, std::exchange(stream.last, nullptr));  // a failure is reported once
 }
 
 fl_status finish_all(Device& device) noexcept {
@@ -231,7 +238,7 @@ fl_status finish_all(Device& device) noexcept {
       cl_event marker = nullptr;
       const cl_int code = cl.clEnqueueMarkerWithWaitList(queue, 0, nullptr, &marker);
       const fl_status status = code != CL_SUCCESS ? failed(code, "clEnqueueMarkerWithWaitList", device.info)
-                                                  : wait_and_judge(device, queue, marker);
+                                                  : wait_for(device, queue, marker);
       if (first == FL_OK) first = status;
       cl.clReleaseCommandQueue(queue);
     }
