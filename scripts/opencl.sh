@@ -36,11 +36,13 @@ else
   echo "warning: OpenCL: PoCL is not there; install pocl-opencl-icd" >&2
 fi
 
-# The wheel's own .icd names a folder that does not exist, and its own libOpenCL.so is left alone.
-find_intel() { library "$venv/lib" -maxdepth 1 -name libintelocl.so; }
+# The wheel's own .icd names a folder that does not exist, and its own libOpenCL.so is left alone. It needs the compiler's
+# libraries (libimf.so) without saying so.
+find_intel() { [[ -n $(library "$venv/lib" -maxdepth 1 -name libimf.so) ]] && library "$venv/lib" -maxdepth 1 -name libintelocl.so; }
 if [[ -z $(find_intel) && $(uname -m) == x86_64 ]]; then
   echo "OpenCL: installing Intel's CPU runtime into $venv (225 MB)"
-  "$venv/bin/pip" install --quiet intel-opencl-rt || echo "warning: OpenCL: pip could not install intel-opencl-rt" >&2
+  "$venv/bin/pip" install --quiet intel-opencl-rt intel-cmplr-lib-rt ||
+    echo "warning: OpenCL: pip could not install intel-opencl-rt" >&2
 fi
 intel=$(find_intel)
 if [[ -n $intel ]]; then

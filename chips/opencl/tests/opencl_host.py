@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ctypes as C
+import fcntl
+import functools
 import os
 import pathlib
 import shutil
@@ -101,14 +103,18 @@ class PluginError(RuntimeError):
         self.status, self.message = status, message
 
 
+@functools.cache
 def library_path() -> str:
     """FL_OPENCL_LIBRARY, or a build of this folder's parent under build/opencl-tests (made when missing)."""
     if given := os.environ.get("FL_OPENCL_LIBRARY"):
         return given
     build = HERE.parents[2] / "build" / "opencl-tests"
-    if not (build / "CMakeCache.txt").exists():
-        subprocess.run(["cmake", "-S", str(HERE.parent), "-B", str(build)], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", str(build), "-j2"], check=True, stdout=subprocess.DEVNULL)
+    build.mkdir(parents=True, exist_ok=True)
+    with open(build / "lock", "w") as lock:  # pytest's workers come here at the same time
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (build / "CMakeCache.txt").exists():
+            subprocess.run(["cmake", "-S", str(HERE.parent), "-B", str(build)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--build", str(build), "-j2"], check=True, stdout=subprocess.DEVNULL)
     return str(build / "libfl_opencl.so")
 
 
@@ -121,7 +127,6 @@ class Plugin:
         try:
             with tempfile.TemporaryDirectory() as folder:  # another file is another instance
                 self.library = C.CDLL(shutil.copy(library_path(), folder))
-            self.message: dict[int, str] = {}
             self.last = (OK, "")
             self._set_error = FlHost._fields_[6][1](self._note)
             self.host = FlHost(C.sizeof(FlHost), 1, 0, 0, b"test", None, self._set_error)
