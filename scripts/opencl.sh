@@ -38,17 +38,19 @@ fi
 
 # The wheel's own .icd names a folder that does not exist, and its own libOpenCL.so is left alone. It needs the compiler's
 # libraries (libimf.so) without saying so.
-find_intel() { [[ -n $(library "$venv/lib" -maxdepth 1 -name libimf.so) ]] && library "$venv/lib" -maxdepth 1 -name libintelocl.so; }
-if [[ -z $(find_intel) && $(uname -m) == x86_64 ]]; then
+find_intel() {
+  [[ -n $(library "$venv/lib" -maxdepth 1 -name libimf.so) ]] && library "$venv/lib" -maxdepth 1 -name libintelocl.so
+}
+tried=$venv/share/opencl/intel-opencl-rt.failed  # so that a machine without the package asks for it only once
+if [[ -z $(find_intel) && $(uname -m) == x86_64 && ! -e $tried ]]; then
   echo "OpenCL: installing Intel's CPU runtime into $venv (225 MB)"
-  "$venv/bin/pip" install --quiet intel-opencl-rt intel-cmplr-lib-rt ||
-    echo "warning: OpenCL: pip could not install intel-opencl-rt" >&2
+  "$venv/bin/pip" install --quiet intel-opencl-rt intel-cmplr-lib-rt || touch "$tried"
 fi
 intel=$(find_intel)
 if [[ -n $intel ]]; then
   name_library intel.icd "$intel"
 else
   rm -f "$vendors/intel.icd"
-  echo "warning: OpenCL: Intel's CPU runtime is not there" >&2
+  echo "warning: OpenCL: Intel's CPU runtime (pip: intel-opencl-rt) is not there; remove $tried to try again" >&2
 fi
 exit 0

@@ -87,21 +87,37 @@ Memory best_memory(const MemoryKinds& kinds) {
   return kinds.svm != 0 ? Memory::kSvm : Memory::kBuffer;
 }
 
+/// TORCH_FL_OPENCL_MEMORY. The kinds behind a hyphen are what GPUs have; on a CPU they are there to be tested.
+struct Wish {
+  const char* name;
+  Memory memory;
+  bool shared;  ///< with the host, where the device can
+};
+constexpr Wish kWishes[] = {{"svm", Memory::kSvm, true},
+                            {"svm-coarse", Memory::kSvm, false},
+                            {"usm", Memory::kUsm, true},
+                            {"usm-device", Memory::kUsm, false},
+                            {"buffer", Memory::kBuffer, false}};
+
 void choose_memory(DeviceInfo& info, const MemoryKinds& kinds) {
   info.memory = best_memory(kinds);
+  bool shared = kinds.unified;
   const char* wish = std::getenv("TORCH_FL_OPENCL_MEMORY");
   if (wish != nullptr && *wish != '\0') {
-    const std::string_view text = wish;
-    if (text == "svm" || text == "usm" || text == "buffer") {
-      info.memory = text == "svm" ? Memory::kSvm : text == "usm" ? Memory::kUsm : Memory::kBuffer;
-    } else {
-      info.refusal = "TORCH_FL_OPENCL_MEMORY is \"" + std::string(text) + "\": expected svm, usm or buffer";
+    const auto* found = std::find_if(std::begin(kWishes), std::end(kWishes),
+                                     [&](const Wish& w) { return std::strcmp(w.name, wish) == 0; });
+    if (found == std::end(kWishes)) {
+      info.refusal =
+          "TORCH_FL_OPENCL_MEMORY is \"" + printable(wish) + "\": expected svm, svm-coarse, usm, usm-device or buffer";
+      return;
     }
+    info.memory = found->memory;
+    shared = shared && found->shared;
     if ((info.memory == Memory::kSvm && kinds.svm == 0) || (info.memory == Memory::kUsm && !kinds.usm))
-      info.refusal = "TORCH_FL_OPENCL_MEMORY=" + std::string(text) + ", but " + info.label + " has no such memory";
+      info.refusal = "TORCH_FL_OPENCL_MEMORY=" + printable(wish) + ", but " + info.label + " has no such memory";
   }
-  info.fine_svm = kinds.unified && (kinds.svm & CL_DEVICE_SVM_FINE_GRAIN_BUFFER) != 0;
-  info.shared_usm = kinds.shared_usm;
+  info.fine_svm = shared && (kinds.svm & CL_DEVICE_SVM_FINE_GRAIN_BUFFER) != 0;
+  info.shared_usm = shared && kinds.shared_usm;
 }
 
 void set_properties(DeviceInfo& info, const std::string& name, const std::string& platform, const MemoryKinds& kinds,

@@ -32,3 +32,9 @@ def plugins() -> dict[str, Plugin]:
     if not CHIPS:
         pytest.skip(f"no OpenCL runtime: {PROBLEM}")
     return PLUGINS
+
+
+@pytest.fixture
+def kind(request: pytest.FixtureRequest) -> str:
+    """The kind of memory of the test's chip."""
+    return request.node.callspec.params["chip"].split("-", 1)[1]

@@ -22,7 +22,7 @@ OK, UNSUPPORTED, OUT_OF_MEMORY, INVALID_ARGUMENT, DEVICE_LOST, INTERNAL, NOT_REA
 HOST_COHERENT, UNIFIED, PEER_COPY, TIMED_EVENTS = 1, 2, 4, 8
 TO_DEVICE, TO_HOST, ON_DEVICE = range(3)
 TIMED = 1
-MEMORY_KINDS = ("svm", "usm", "buffer")
+MEMORY_KINDS = ("svm", "svm-coarse", "usm", "usm-device", "buffer")
 
 P, U32, U64, I32, I64 = C.c_void_p, C.c_uint32, C.c_uint64, C.c_int32, C.c_int64
 

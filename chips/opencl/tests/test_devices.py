@@ -38,9 +38,8 @@ def test_properties_are_sound(chip):
     assert p.capabilities & TIMED_EVENTS
 
 
-def test_only_buffers_are_not_coherent_on_a_cpu(chip, request):
-    kind = request.node.callspec.params["chip"].split("-")[1]
-    wanted = 0 if kind == "buffer" else HOST_COHERENT | PEER_COPY
+def test_what_a_cpu_shares_is_coherent(chip, kind):
+    wanted = HOST_COHERENT | PEER_COPY if kind in ("svm", "usm") else 0
     assert chip.properties.capabilities & (HOST_COHERENT | PEER_COPY) == wanted
 
 
@@ -69,7 +68,7 @@ def test_a_choice_that_names_no_device_says_what_there_is(plugins):
 
 def test_unknown_kind_of_memory_is_refused_when_opened(plugins):
     plugin = Plugin(TORCH_FL_OPENCL_MEMORY="paper")
-    with pytest.raises(PluginError, match='is "paper": expected svm, usm or buffer'):
+    with pytest.raises(PluginError, match='is "paper": expected svm, '):
         Chip(plugin, 0)
 
 

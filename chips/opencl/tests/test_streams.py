@@ -18,7 +18,7 @@ __kernel void slow(__global uint* out, ulong offset, ulong steps) {
   out[0] = x;
 }
 """
-STEPS = 30_000_000
+STEPS = 10_000_000
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_a_wait_refers_to_the_record_before_it(chip, slow):
     chip.record(event, one)
     chip.check(chip.streams.event_wait(chip.handle, event, two))
     chip.record(done, two)
-    run(one, 5 * STEPS)
+    run(one, 3 * STEPS)
     chip.record(event, one)
     chip.check(chip.streams.event_synchronize(chip.handle, done))
     assert chip.streams.event_query(chip.handle, done) == OK
