@@ -378,11 +378,11 @@ fl_status enqueue(Device& device, Stream& stream, Kernel& kernel, const fl_launc
   if (range.empty) return FL_OK;
   const std::lock_guard lock(kernel.mutex);
   if (const fl_status status = Arguments(device, kernel, launch).set_all(); status != FL_OK) return status;
-  cl_event event = nullptr;
+  Enqueuing command(stream);
   const cl_int code = cl.clEnqueueNDRangeKernel(stream.queue, kernel.kernel, launch.work_dim, nullptr, range.global,
-                                                range.has_local ? range.local : nullptr, 0, nullptr, &event);
+                                                range.has_local ? range.local : nullptr, 0, nullptr, command.event());
   if (code != CL_SUCCESS) return failed(code, "clEnqueueNDRangeKernel", device.info, "kernel " + kernel.name);
-  note_command(stream, event);
+  command.note();
   return FL_OK;
 }
 

@@ -40,13 +40,35 @@ struct DeviceInfo {
 struct Device;
 
 /// An in-order queue. The event of its last command stands for everything before it: waits, queries and untimed events
-/// need no marker, and there is nothing to wait for when it is null. The host serialises calls on one stream;
-/// Device::synchronize() comes from any thread and leaves these fields alone.
+/// need no marker, and there is nothing to wait for when it is null. Threads may share a stream, so the mutex is held
+/// from the enqueue until its event is in place; waiting is done without it.
 struct Stream {
   cl_command_queue queue = nullptr;
+  std::mutex mutex;
   cl_event last = nullptr;
-  uint32_t unflushed = 0;      ///< commands since the last flush
-  bool native_is_out = false;  ///< someone has the queue's handle and may enqueue unseen
+  uint32_t unflushed = 0;                  ///< commands since the last flush
+  std::atomic<bool> native_is_out{false};  ///< someone has the queue's handle and may enqueue unseen
+};
+
+/// One enqueue: holds the stream from the making of it to its end. `note()` after success.
+class Enqueuing {
+ public:
+  explicit Enqueuing(Stream& stream) : stream_(stream), lock_(stream.mutex) {}
+  cl_event* event() { return &event_; }
+  void note() {
+    // Drivers may keep commands back until a flush: a long row that nobody waits for is handed over now and then.
+    constexpr uint32_t kFlushEvery = 16;
+    if (stream_.last != nullptr) cl.clReleaseEvent(stream_.last);
+    stream_.last = event_;
+    if (++stream_.unflushed < kFlushEvery) return;
+    stream_.unflushed = 0;
+    cl.clFlush(stream_.queue);
+  }
+
+ private:
+  Stream& stream_;
+  std::lock_guard<std::mutex> lock_;
+  cl_event event_ = nullptr;
 };
 
 struct Device {
@@ -74,17 +96,6 @@ fl_status make_queue(Device& device, cl_command_queue* queue) noexcept;
 fl_status finish(Device& device, Stream& stream) noexcept;
 /// Waits for all streams.
 fl_status finish_all(Device& device) noexcept;
-
-/// After each enqueue; takes the command's event. Drivers may keep commands back until a flush, so a long row of
-/// launches that nobody waits for is handed over now and then.
-inline void note_command(Stream& stream, cl_event event) {
-  constexpr uint32_t kFlushEvery = 16;
-  if (stream.last != nullptr) cl.clReleaseEvent(stream.last);
-  stream.last = event;
-  if (++stream.unflushed < kFlushEvery) return;
-  stream.unflushed = 0;
-  cl.clFlush(stream.queue);
-}
 
 extern const fl_device_api kDeviceApi;
 extern const fl_memory_api kMemoryApi;

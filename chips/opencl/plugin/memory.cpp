@@ -109,12 +109,13 @@ fl_status copy(fl_device handle, fl_stream stream_handle, fl_address dst, fl_add
   return guarded([&]() -> fl_status {
     Device& device = device_of(handle);
     Stream& stream = device.stream(stream_handle);
-    cl_event event = nullptr;
     if (bytes == 0 || dst == src) return FL_OK;
-    const fl_status status = device.info.memory == Memory::kBuffer
-                                 ? copy_buffers(device, stream, dst, src, bytes, kind, &event)
-                                 : copy_pointers(device, stream, pointer_of(dst), pointer_of(src), bytes, &event);
-    if (status == FL_OK) note_command(stream, event);
+    Enqueuing command(stream);
+    const fl_status status =
+        device.info.memory == Memory::kBuffer
+            ? copy_buffers(device, stream, dst, src, bytes, kind, command.event())
+            : copy_pointers(device, stream, pointer_of(dst), pointer_of(src), bytes, command.event());
+    if (status == FL_OK) command.note();
     return status;
   });
 }
@@ -141,25 +142,25 @@ fl_status fill(fl_device handle, fl_stream stream_handle, fl_address dst, const 
         dst % pattern_bytes != 0)
       return fail(FL_INVALID_ARGUMENT, "fill: a pattern has 1, 2, 4, 8 or 16 bytes, and the address is a multiple");
     const uint64_t bytes = count * pattern_bytes;
-    cl_event event = nullptr;
+    Enqueuing command(stream);
     fl_status status = FL_OK;
     if (info.memory == Memory::kSvm) {
-      status = check(
-          cl.clEnqueueSVMMemFill(stream.queue, pointer_of(dst), pattern, pattern_bytes, bytes, 0, nullptr, &event),
-          "clEnqueueSVMMemFill", info);
+      status = check(cl.clEnqueueSVMMemFill(stream.queue, pointer_of(dst), pattern, pattern_bytes, bytes, 0, nullptr,
+                                            command.event()),
+                     "clEnqueueSVMMemFill", info);
     } else if (info.memory == Memory::kUsm) {
       status = check(info.usm.clEnqueueMemFillINTEL(stream.queue, pointer_of(dst), pattern, pattern_bytes, bytes, 0,
-                                                    nullptr, &event),
+                                                    nullptr, command.event()),
                      "clEnqueueMemFillINTEL", info);
     } else {
       BufferTable::Place place{};
       status = find(device, dst, bytes, place);
       if (status == FL_OK)
         status = check(cl.clEnqueueFillBuffer(stream.queue, place.buffer, pattern, pattern_bytes, place.offset, bytes,
-                                              0, nullptr, &event),
+                                              0, nullptr, command.event()),
                        "clEnqueueFillBuffer", info);
     }
-    if (status == FL_OK) note_command(stream, event);
+    if (status == FL_OK) command.note();
     return status;
   });
 }

@@ -45,25 +45,45 @@ fl_status state_of(Device& device, cl_event event) noexcept {
 }
 
 fl_status put_marker(Device& device, Stream& stream) noexcept {
-  cl_event marker = nullptr;
-  const cl_int code = cl.clEnqueueMarkerWithWaitList(stream.queue, 0, nullptr, &marker);
+  Enqueuing command(stream);
+  const cl_int code = cl.clEnqueueMarkerWithWaitList(stream.queue, 0, nullptr, command.event());
   if (code != CL_SUCCESS) return failed(code, "clEnqueueMarkerWithWaitList", device.info);
-  note_command(stream, marker);
+  command.note();
   return FL_OK;
 }
 
-/// Others wait for the last command, and nothing says that the stream's own thread will come back to flush it.
+/// A reference to the stream's last command, or to a marker of its own; null when there is nothing pending.
+fl_status last_command(Device& device, Stream& stream, bool marker, cl_event* last) noexcept {
+  if (marker || stream.native_is_out)
+    if (const fl_status status = put_marker(device, stream); status != FL_OK) return status;
+  const std::lock_guard lock(stream.mutex);
+  *last = stream.last;
+  if (*last != nullptr) cl.clRetainEvent(*last);
+  return FL_OK;
+}
+
+/// For whoever asks or waits elsewhere: nothing says that the stream's own thread will come back to do it.
 fl_status flush(Device& device, Stream& stream) noexcept {
+  const std::lock_guard lock(stream.mutex);
   if (stream.unflushed == 0) return FL_OK;
   stream.unflushed = 0;
   return check(cl.clFlush(stream.queue), "clFlush", device.info);
 }
 
-/// Waits for the queue, and takes the event of its last command (null: none known).
+/// Gives back a reference; the stream forgets the command when it is complete, or has failed and that was told.
+void done_with(Stream& stream, cl_event command, bool complete) noexcept {
+  if (command == nullptr) return;
+  if (complete) {
+    const std::lock_guard lock(stream.mutex);
+    if (stream.last == command) cl.clReleaseEvent(std::exchange(stream.last, nullptr));
+  }
+  cl.clReleaseEvent(command);
+}
+
+/// Waits for the queue whose last command (null: none known) this is.
 fl_status wait_for(Device& device, cl_command_queue queue, cl_event last) noexcept {
   const cl_int code = cl.clFinish(queue);
   const fl_status status = last == nullptr ? FL_OK : state_of(device, last);
-  if (last != nullptr) cl.clReleaseEvent(last);
   if (code != CL_SUCCESS) return failed(code, "clFinish", device.info);
   return status == FL_NOT_READY ? FL_OK : status;
 }
@@ -105,12 +125,11 @@ fl_status synchronize(fl_device handle, fl_stream stream) {
 fl_status query(fl_device handle, fl_stream stream) {
   Device& device = device_of(handle);
   Stream& s = device.stream(stream);
-  if (s.native_is_out)
-    if (const fl_status status = put_marker(device, s); status != FL_OK) return status;
-  if (s.last == nullptr) return FL_OK;
-  if (const fl_status status = flush(device, s); status != FL_OK) return status;
-  const fl_status status = state_of(device, s.last);
-  if (status != FL_NOT_READY) cl.clReleaseEvent(std::exchange(s.last, nullptr));
+  cl_event last = nullptr;
+  fl_status status = last_command(device, s, false, &last);
+  if (status == FL_OK) status = flush(device, s);
+  if (status == FL_OK && last != nullptr) status = state_of(device, last);
+  done_with(s, last, status != FL_NOT_READY);
   return status;
 }
 
@@ -143,12 +162,14 @@ fl_status event_record(fl_device handle, fl_event event, fl_stream stream) {
     Device& device = device_of(handle);
     Stream& s = device.stream(stream);
     Event& e = *reinterpret_cast<Event*>(event);
+    cl_event command = nullptr;
     // A time needs a command of its own: the last one may be long past.
-    if (e.timed || s.native_is_out)
-      if (const fl_status status = put_marker(device, s); status != FL_OK) return status;
-    if (const fl_status status = flush(device, s); status != FL_OK) return status;
-    cl_event command = s.last;
-    if (command != nullptr) cl.clRetainEvent(command);
+    fl_status status = last_command(device, s, e.timed, &command);
+    if (status == FL_OK) status = flush(device, s);
+    if (status != FL_OK) {
+      done_with(s, command, false);
+      return status;
+    }
     {
       const std::lock_guard lock(e.mutex);
       std::swap(command, e.command);
@@ -164,10 +185,10 @@ fl_status event_wait(fl_device handle, fl_event event, fl_stream stream) {
     Stream& s = device.stream(stream);
     const Command command(event);
     if (command.get() == nullptr) return FL_OK;
-    cl_event barrier = nullptr;
-    const cl_int code = cl.clEnqueueBarrierWithWaitList(s.queue, 1, command.get(), &barrier);
+    Enqueuing barrier(s);
+    const cl_int code = cl.clEnqueueBarrierWithWaitList(s.queue, 1, command.get(), barrier.event());
     if (code != CL_SUCCESS) return failed(code, "clEnqueueBarrierWithWaitList", device.info);
-    note_command(s, barrier);
+    barrier.note();
     return FL_OK;
   });
 }
@@ -218,9 +239,11 @@ fl_status make_queue(Device& device, cl_command_queue* queue) noexcept {
 }
 
 fl_status finish(Device& device, Stream& stream) noexcept {
-  if (stream.last == nullptr && !stream.native_is_out) return FL_OK;
-  stream.unflushed = 0;
-  return wait_for(device, stream.queue, std::exchange(stream.last, nullptr));  // a failure is reported once
+  cl_event last = nullptr;
+  fl_status status = last_command(device, stream, false, &last);
+  if (status == FL_OK && last != nullptr) status = wait_for(device, stream.queue, last);
+  done_with(stream, last, true);
+  return status;
 }
 
 fl_status finish_all(Device& device) noexcept {
@@ -239,6 +262,7 @@ fl_status finish_all(Device& device) noexcept {
       const cl_int code = cl.clEnqueueMarkerWithWaitList(queue, 0, nullptr, &marker);
       const fl_status status = code != CL_SUCCESS ? failed(code, "clEnqueueMarkerWithWaitList", device.info)
                                                   : wait_for(device, queue, marker);
+      if (marker != nullptr) cl.clReleaseEvent(marker);
       if (first == FL_OK) first = status;
       cl.clReleaseCommandQueue(queue);
     }

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 from opencl_chips import CHIPS
-from opencl_host import INVALID_ARGUMENT, OUT_OF_MEMORY, UNSUPPORTED, Launch, PluginError
+from opencl_host import INVALID_ARGUMENT, OUT_OF_MEMORY, UNIFIED, UNSUPPORTED, Launch, PluginError
 
 AT = "#define AT(type, p, o) ((__global type*)((__global char*)(p) + (o)))\n"
 ADD = (
@@ -331,3 +331,12 @@ def test_too_much_memory_does_not_break_later_launches(chip, add):
         chip.alloc(1 << 45)
     assert error.value.status == OUT_OF_MEMORY
     run_add(chip, add, 10)
+
+
+def test_kernels_take_ordinary_memory_where_it_is_promised(chip, add):
+    if not chip.properties.capabilities & UNIFIED:
+        return
+    x, out = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
+    chip.launch(add, "add", 1000, x.ctypes.data, x.ctypes.data, out.ctypes.data, np.float32(1), np.int64(1000))
+    chip.wait()
+    np.testing.assert_array_equal(out, 2 * x)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import numpy as np
@@ -211,3 +212,34 @@ def test_synchronising_the_device_waits_for_all_streams(chip, slow):
 def test_the_default_stream_cannot_be_destroyed(chip):
     with pytest.raises(PluginError, match="default stream"):
         chip.check(chip.streams.destroy(chip.handle, None))
+
+
+def test_threads_may_share_a_stream(chip):
+    """A waiting thread sees its own work done, whatever others enqueue meanwhile."""
+    errors: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            a, event = chip.alloc(4096), chip.new_event()
+            for i in range(100):
+                chip.fill(a, bytes([seed, i]), 2048)
+                if i % 3 == 0:
+                    chip.wait()
+                elif i % 3 == 1:
+                    chip.record(event)
+                    chip.check(chip.streams.event_synchronize(chip.handle, event))
+                else:
+                    while chip.streams.query(chip.handle, None) == NOT_READY:
+                        pass
+                assert (chip.read(a, 2048, np.uint16) == seed + 256 * i).all()
+            chip.check(chip.streams.event_destroy(chip.handle, event))
+            chip.free(a)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors
