@@ -218,12 +218,12 @@ fl_status load(fl_device handle, const void* binary, uint64_t bytes, fl_module* 
     cl_int state = CL_SUCCESS, code = CL_SUCCESS;
     made->program = cl.clCreateProgramWithBinary(device.context, 1, &device.info.id, &length, &data, &state, &code);
     if (code == CL_SUCCESS) code = state;
-    const char* call = "clCreateProgramWithBinary";
-    fl_status status =
-        made->program == nullptr || code != CL_SUCCESS ? failed(code, call, device.info) : build(*made, "");
-    // The checks above passed, so it is the driver that has changed its mind; only lack of memory is no reason to
-    // compile again.
-    if (status != FL_OK) return status == FL_OUT_OF_MEMORY ? status : fl_status{FL_UNSUPPORTED};
+    const fl_status status = made->program == nullptr || code != CL_SUCCESS
+                                 ? failed(code, "clCreateProgramWithBinary", device.info)
+                                 : build(*made, "");
+    if (status == FL_OUT_OF_MEMORY) return status;
+    // The checks above passed, so it is the driver that has changed its mind.
+    if (status != FL_OK) return fail(FL_UNSUPPORTED, "the driver of " + device.info.label + " refuses its own binary");
     *module = reinterpret_cast<fl_module>(made.release());
     return FL_OK;
   });

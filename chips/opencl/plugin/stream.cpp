@@ -88,6 +88,16 @@ fl_status wait_for(Device& device, cl_command_queue queue, cl_event last) noexce
   return status == FL_NOT_READY ? FL_OK : status;
 }
 
+/// Waits for a queue of which no command is known.
+fl_status finish_queue(Device& device, cl_command_queue queue) noexcept {
+  cl_event marker = nullptr;
+  const cl_int code = cl.clEnqueueMarkerWithWaitList(queue, 0, nullptr, &marker);
+  if (code != CL_SUCCESS) return failed(code, "clEnqueueMarkerWithWaitList", device.info);
+  const fl_status status = wait_for(device, queue, marker);
+  cl.clReleaseEvent(marker);
+  return status;
+}
+
 // ---- Streams
 fl_status create(fl_device handle, int32_t, fl_stream* stream) {
   return guarded([&]() -> fl_status {
@@ -258,12 +268,10 @@ fl_status finish_all(Device& device) noexcept {
     }
     fl_status first = FL_OK;
     for (cl_command_queue queue : queues) {
-      cl_event marker = nullptr;
-      const cl_int code = cl.clEnqueueMarkerWithWaitList(queue, 0, nullptr, &marker);
-      const fl_status status = code != CL_SUCCESS ? failed(code, "clEnqueueMarkerWithWaitList", device.info)
-                                                  : wait_for(device, queue, marker);
-      if (marker != nullptr) cl.clReleaseEvent(marker);
-      if (first == FL_OK) first = status;
+      if (first == FL_OK)
+        first = finish_queue(device, queue);
+      else
+        cl.clFinish(queue);  // its failure would hide the first one's text
       cl.clReleaseCommandQueue(queue);
     }
     return first;

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes as C
+import struct
 import threading
 
 import numpy as np
@@ -252,6 +253,21 @@ def test_bytes_that_are_no_binary_of_this_device(chip, add):
         with pytest.raises(PluginError, match=why) as error:
             chip.load(broken)
         assert error.value.status == UNSUPPORTED
+
+
+def fnv(data: bytes) -> int:
+    h = 0xCBF29CE484222325
+    for byte in data:
+        h = (h ^ byte) * 0x100000001B3 % 2**64
+    return h
+
+
+def test_a_sound_header_before_what_the_driver_does_not_know(chip, add):
+    """As after a driver changed without a new version: the host shall compile again."""
+    garbage = b"garbage" * 100
+    with pytest.raises(PluginError, match="refuses its own binary") as error:
+        chip.load(chip.save(add)[:16] + struct.pack("<QQ", len(garbage), fnv(garbage)) + garbage)
+    assert error.value.status == UNSUPPORTED
 
 
 def test_a_binary_of_the_other_runtime_is_refused(plugins):
