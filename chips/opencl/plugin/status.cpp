@@ -103,12 +103,26 @@ fl_status status_of(cl_int code) noexcept {
   }
 }
 
+namespace {
+
+fl_status report(fl_status status, cl_int code, const char* call, const DeviceInfo& device, const std::string& detail) {
+  std::string text = std::string(call) + " failed on " + device.label + ": " + code_name(code);
+  if (!detail.empty()) text += ": " + detail;
+  return fail(status, text);
+}
+
+}  // namespace
+
 fl_status failed(cl_int code, const char* call, const DeviceInfo& device, const std::string& detail) noexcept {
-  const fl_status status = status_of(code);
-  return guarded([&]() -> fl_status {
-    std::string text = std::string(call) + " failed on " + device.label + ": " + code_name(code);
-    if (!detail.empty()) text += ": " + detail;
-    return fail(status, text);
+  return guarded([&] { return report(status_of(code), code, call, device, detail); });
+}
+
+fl_status failed_later(cl_int code, const char* call, const DeviceInfo& device) noexcept {
+  return guarded([&] {
+    // Drivers of GPUs say so after a kernel that left its memory as well: no reason to speak of memory used up.
+    if (code == CL_OUT_OF_RESOURCES)
+      return report(FL_INTERNAL, code, call, device, "a kernel may have read or written outside its memory");
+    return report(status_of(code), code, call, device, "");
   });
 }
 

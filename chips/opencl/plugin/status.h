@@ -25,6 +25,8 @@ fl_status status_of(cl_int code) noexcept;
 
 /// The failure of an OpenCL call: "clFoo failed on <device>: CL_NAME (-n)", and `detail` behind it.
 fl_status failed(cl_int code, const char* call, const DeviceInfo& device, const std::string& detail = {}) noexcept;
+/// The same for a failure that a wait reports: of work enqueued earlier.
+fl_status failed_later(cl_int code, const char* call, const DeviceInfo& device) noexcept;
 inline fl_status check(cl_int code, const char* call, const DeviceInfo& device) noexcept {
   return code == CL_SUCCESS ? FL_OK : failed(code, call, device);
 }

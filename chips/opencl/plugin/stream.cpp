@@ -41,7 +41,7 @@ fl_status state_of(Device& device, cl_event event) noexcept {
   const cl_int code = cl.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, nullptr);
   if (code != CL_SUCCESS) return failed(code, "clGetEventInfo", device.info);
   if (state == CL_COMPLETE) return FL_OK;
-  return state > 0 ? FL_NOT_READY : failed(state, "work enqueued earlier", device.info);
+  return state > 0 ? FL_NOT_READY : failed_later(state, "work enqueued earlier", device.info);
 }
 
 fl_status put_marker(Device& device, Stream& stream) noexcept {
@@ -84,7 +84,7 @@ void done_with(Stream& stream, cl_event command, bool complete) noexcept {
 fl_status wait_for(Device& device, cl_command_queue queue, cl_event last) noexcept {
   const cl_int code = cl.clFinish(queue);
   const fl_status status = last == nullptr ? FL_OK : state_of(device, last);
-  if (code != CL_SUCCESS) return failed(code, "clFinish", device.info);
+  if (code != CL_SUCCESS) return failed_later(code, "clFinish", device.info);
   return status == FL_NOT_READY ? FL_OK : status;
 }
 
@@ -210,7 +210,7 @@ fl_status event_synchronize(fl_device handle, fl_event event) {
     if (command.get() == nullptr) return FL_OK;
     const cl_int code = cl.clWaitForEvents(1, command.get());
     if (code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) return state_of(device, *command.get());
-    return check(code, "clWaitForEvents", device.info);
+    return code == CL_SUCCESS ? FL_OK : failed_later(code, "clWaitForEvents", device.info);
   });
 }
 
