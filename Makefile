@@ -50,6 +50,7 @@ test-sanitize: setup  ## core, glue and sim under the sanitizers: threads, strea
 
 test-py: build  ## pytest over the chips' tests and tests/
 	FL_SIM_LIBRARY=$(CURDIR)/torch_fl/chips/sim/libfl_sim.so \
+	FL_OPENCL_LIBRARY=$(CURDIR)/torch_fl/chips/opencl/libfl_opencl.so \
 	  $(PY) -m pytest -q -n $(JOBS) --dist loadfile chips/*/tests tests
 
 demo: build  ## train ResNet-18 on fl and on the CPU, side by side

@@ -37,3 +37,4 @@ if [[ $(cat "$venv/.torch-fl-setup" 2>/dev/null) != "$stamp" ]]; then
   "$venv/bin/pip" install --quiet "${tools[@]}"
   echo "$stamp" >"$venv/.torch-fl-setup"
 fi
+scripts/opencl.sh "$venv"
