@@ -12,6 +12,8 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export CCACHE_SLOPPINESS := pch_defines,time_macros
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
+# The demo and the benchmarks are about the simulated chip, whatever else this machine has.
+SIM := $(CURDIR)/torch_fl/chips/sim/libfl_sim.so
 
 CXX_SOURCES = git ls-files --cached --others --exclude-standard -- '*.h' '*.c' '*.cpp'
 
@@ -49,15 +51,16 @@ test-sanitize: setup  ## core, glue and sim under the sanitizers: threads, strea
 	tests/sanitize/run.sh "$(VENV)" tsan
 
 test-py: build  ## pytest over the chips' tests and tests/
-	FL_SIM_LIBRARY=$(CURDIR)/torch_fl/chips/sim/libfl_sim.so \
+	FL_SIM_LIBRARY=$(SIM) \
 	FL_OPENCL_LIBRARY=$(CURDIR)/torch_fl/chips/opencl/libfl_opencl.so \
 	  $(PY) -m pytest -q -n $(JOBS) --dist loadfile chips/*/tests tests
 
 demo: build  ## train ResNet-18 on fl and on the CPU, side by side
-	$(PY) examples/train_digits.py
+	TORCH_FL_PLUGIN_PATH=$(SIM) $(PY) examples/train_digits.py
 
 bench: build  ## the measured claims (benchmarks/)
-	for script in benchmarks/bench_*.py; do echo "== $$script"; $(PY) "$$script"; done
+	export TORCH_FL_PLUGIN_PATH=$(SIM); \
+	  for script in benchmarks/bench_*.py; do echo "== $$script"; $(PY) "$$script"; done
 
 clean:  ## remove everything that was built
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache

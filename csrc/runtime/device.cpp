@@ -34,7 +34,8 @@ Device::Device(Chip& chip, int32_t local_index, int32_t index, const fl_device_p
       unified((given.capabilities & FL_CAP_UNIFIED) != 0),
       streams_(std::make_unique<Streams>()),
       allocator_(std::make_unique<Allocator>(*this)),
-      pinned_(std::make_unique<PinnedPool>(*this)) {}
+      pinned_(std::make_unique<PinnedPool>(*this)),
+      modules_(*this) {}
 
 Device::~Device() = default;
 

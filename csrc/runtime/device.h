@@ -13,6 +13,7 @@
 
 #include "allocator.h"
 #include "error.h"
+#include "modules.h"
 #include "torch_fl/fl_plugin.h"
 
 namespace torch_fl::runtime {
@@ -30,7 +31,8 @@ struct Chip {
   bool has_streams = false;
   fl_compiler_api compiler{};
   bool has_compiler = false;
-  std::vector<fl_kernel> kernels;  ///< host-sized copies of the rows
+  std::vector<fl_kernel> kernels;   ///< host-sized copies of the rows
+  std::vector<fl_kernel> portable;  ///< rows of the portable kernels, where it has a compiler; set once, after loading
   std::vector<std::unique_ptr<Device>> devices;
 };
 
@@ -92,6 +94,7 @@ class Device {
 
   Allocator& allocator() { return *allocator_; }
   PinnedPool& pinned() { return *pinned_; }
+  Modules& modules() { return modules_; }
 
  private:
   friend class Registry;
@@ -106,6 +109,7 @@ class Device {
   std::unique_ptr<Streams> streams_;
   std::unique_ptr<Allocator> allocator_;
   std::unique_ptr<PinnedPool> pinned_;
+  Modules modules_;
 };
 
 /// Copy between two devices. Uses copy_peer where the chip has it; otherwise through pinned host memory. Ordered after

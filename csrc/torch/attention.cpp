@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "device_allocator.h"
+#include "router.h"
 
 namespace torch_fl::glue {
 namespace {
@@ -24,11 +25,6 @@ using OptionalTensor = std::optional<Tensor>;
 
 constexpr const char* kFused = "aten::_scaled_dot_product_fused_attention_overrideable";
 constexpr const char* kFusedBackward = "aten::_scaled_dot_product_fused_attention_overrideable_backward";
-
-bool has_kernel(const runtime::Chip& chip, std::string_view name) {
-  return std::any_of(chip.kernels.begin(), chip.kernels.end(),
-                     [&](const fl_kernel& kernel) { return std::string_view(kernel.op) == name; });
-}
 
 int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& /*mask*/,
                double /*dropout_p*/, bool /*is_causal*/, std::optional<double> /*scale*/, bool enable_gqa) {
@@ -122,7 +118,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse2, m) {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("_fused_sdp_choice", TORCH_FN(choose)); }
 
-bool any_chip_has(std::string_view name) {
+bool any_chip_has(const std::string& name) {
   const auto& chips = runtime::Registry::get().chips();
   return std::any_of(chips.begin(), chips.end(), [&](const auto& chip) { return has_kernel(*chip, name); });
 }

@@ -15,6 +15,7 @@
 #include "dtypes.h"
 #include "errors.h"
 #include "generator.h"
+#include "portable/portable.h"
 
 namespace torch_fl::glue {
 
@@ -28,7 +29,10 @@ void load_plugins(const std::vector<std::pair<std::string, std::string>>& candid
   std::vector<runtime::Candidate> list;
   list.reserve(candidates.size());
   for (const auto& [path, source] : candidates) list.push_back({path, source});
-  guarded([&] { runtime::Registry::get().load(list); });
+  guarded([&] {
+    runtime::Registry::get().load(list);
+    for (const auto& chip : runtime::Registry::get().chips()) portable::equip(*chip);
+  });
   install_attention();
 }
 

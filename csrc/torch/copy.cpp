@@ -53,9 +53,8 @@ bool overlaps(const at::Tensor& a, const at::Tensor& b) {
   return x < y + extent_bytes(b) && y < x + extent_bytes(a);
 }
 
-// The chip's own copy kernel: any strides, any dtypes it lists. False: it has none for this.
-bool copy_with_kernel(runtime::Device& device, const at::Tensor& dst, const at::Tensor& src) {
-  const fl_kernel* kernel = find_kernel(device.chip, "aten::copy");
+// One copy kernel: any strides, any dtypes it lists. False: not this copy, or null.
+bool copy_with(const fl_kernel* kernel, runtime::Device& device, const at::Tensor& dst, const at::Tensor& src) {
   if (kernel == nullptr) return false;
   const fl_dtype from = to_fl_dtype(src.scalar_type()), to = to_fl_dtype(dst.scalar_type());
   if (from == FL_DTYPE_OTHER || to == FL_DTYPE_OTHER) return false;
@@ -91,6 +90,11 @@ bool copy_with_kernel(runtime::Device& device, const at::Tensor& dst, const at::
   if (status == FL_UNSUPPORTED) return false;
   device.check(status, "aten::copy");
   return true;
+}
+
+bool copy_with_kernel(runtime::Device& device, const at::Tensor& dst, const at::Tensor& src) {
+  return copy_with(find_kernel(device.chip, "aten::copy"), device, dst, src) ||
+         copy_with(find_portable(device.chip, "aten::copy"), device, dst, src);
 }
 
 // Through the host: what a chip without kernels does.
@@ -204,7 +208,7 @@ at::Tensor to_host(const at::Tensor& t) {
   runtime::Device& device = runtime_device(src);
   const uint64_t dense_bytes = static_cast<uint64_t>(src.numel()) * src.dtype().itemsize();
   // A thin slice of something big: gather it on the device first.
-  if (extent_bytes(src) > 4 * dense_bytes + 4096 && find_kernel(device.chip, "aten::copy") != nullptr) {
+  if (extent_bytes(src) > 4 * dense_bytes + 4096 && has_kernel(device.chip, "aten::copy")) {
     return to_host(converted(device, t, t.scalar_type(), at::MemoryFormat::Contiguous));
   }
   const auto bytes = static_cast<int64_t>(extent_bytes(src));
@@ -236,7 +240,7 @@ static void copy_bits(const at::Tensor& dst, const at::Tensor& src) {
   at::Tensor values = src;
   if (dst.is_conj()) values = values.conj();
   if (dst.is_neg()) values = at::_neg_view(values);
-  const bool on_chip = on_fl(src) && find_kernel(runtime_device(dst).chip, "aten::conj_physical") != nullptr;
+  const bool on_chip = on_fl(src) && has_kernel(runtime_device(dst).chip, "aten::conj_physical");
   if (!on_chip)
     return copy_into(physical(dst), (on_fl(values) ? to_host(values) : values).resolve_conj().resolve_neg(), false);
   at::Tensor changed = at::empty_like(physical(values));

@@ -122,7 +122,7 @@ void Staging::stage(Item& item) {
   const at::Tensor& t = item.device;
   const uint64_t bytes = extent_bytes(t);
   const uint64_t dense = static_cast<uint64_t>(t.numel()) * t.dtype().itemsize();
-  if (!item.mutated && bytes > 4 * dense + 4096 && find_kernel(device_.chip, "aten::copy") != nullptr) {
+  if (!item.mutated && bytes > 4 * dense + 4096 && has_kernel(device_.chip, "aten::copy")) {
     Item gathered{converted(device_, t, t.scalar_type(), at::MemoryFormat::Contiguous), {}, false, 0};
     stage(gathered);
     item.host = gathered.host;

@@ -35,7 +35,8 @@ void expand_masks(Call& call) {
   if (call.meta != nullptr && call.entry.op_name != "aten::index") return;
   PackedArg& list = call.args[call.entry.indices];
   if (list.kind != Kind::TensorList || !masks_fit(list, call.args[0].u.tensor->sizes())) return;
-  if (kernel_for(call) == nullptr || find_kernel(call.device->chip, "aten::nonzero") == nullptr) return;
+  const runtime::Chip& chip = call.device->chip;
+  if (candidates(chip, call.entry).empty() || !has_kernel(chip, "aten::nonzero")) return;
   std::vector<at::Tensor> expanded;
   for (uint32_t k = 0; k < list.count; ++k) {
     const at::Tensor& index = list.u.tensors[k];

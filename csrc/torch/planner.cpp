@@ -17,24 +17,41 @@
 
 namespace torch_fl::glue {
 
-const fl_kernel* find_kernel(const runtime::Chip& chip, const std::string& name) {
-  using Index = std::unordered_map<std::string, const fl_kernel*>;
+namespace {
+
+using Index = std::unordered_map<std::string, const fl_kernel*>;
+
+const fl_kernel* find_row(const std::vector<fl_kernel>& rows, const std::string& name) {
   static std::mutex mutex;
-  static auto* indices = new std::map<const runtime::Chip*, Index>();
+  static auto* indices = new std::map<const std::vector<fl_kernel>*, Index>();
   std::lock_guard<std::mutex> lock(mutex);
-  auto [at, fresh] = indices->try_emplace(&chip);
+  auto [at, fresh] = indices->try_emplace(&rows);
   if (fresh) {
-    for (const auto& k : chip.kernels) at->second.emplace(k.op, &k);
+    for (const auto& k : rows) at->second.emplace(k.op, &k);
   }
   auto found = at->second.find(name);
   return found == at->second.end() ? nullptr : found->second;
 }
 
-const fl_kernel* kernel_for(const Call& call) {
-  const fl_kernel* own = find_kernel(call.device->chip, call.entry.name);
-  return own != nullptr || call.entry.kernel_name == call.entry.name
-             ? own
-             : find_kernel(call.device->chip, call.entry.kernel_name);
+}  // namespace
+
+const fl_kernel* find_kernel(const runtime::Chip& chip, const std::string& name) {
+  return find_row(chip.kernels, name);
+}
+const fl_kernel* find_portable(const runtime::Chip& chip, const std::string& name) {
+  return find_row(chip.portable, name);
+}
+
+c10::SmallVector<Candidate, 2> candidates(const runtime::Chip& chip, const Entry& entry) {
+  c10::SmallVector<Candidate, 2> found;
+  const auto add = [&](const std::vector<fl_kernel>& rows, Route route) {
+    const fl_kernel* row = find_row(rows, entry.name);
+    if (row == nullptr && entry.kernel_name != entry.name) row = find_row(rows, entry.kernel_name);
+    if (row != nullptr) found.push_back({row, route});
+  };
+  add(chip.kernels, Route::Kernel);
+  add(chip.portable, Route::Portable);
+  return found;
 }
 
 namespace {
@@ -118,7 +135,7 @@ class KernelPlanner {
     if (kernel_.dtypes != 0 && (kernel_.dtypes & FL_DTYPE_BIT(to_fl_dtype(type))) == 0) {
       return refuse(std::string("the kernel does not compute in ") + dtype_name(type));
     }
-    if (find_kernel(chip, "aten::ne.Scalar") == nullptr || find_kernel(chip, "aten::sum") == nullptr) {
+    if (!has_kernel(chip, "aten::ne.Scalar") || !has_kernel(chip, "aten::sum")) {
       return refuse("the chip has no kernels to count with (aten::ne.Scalar, aten::sum)");
     }
     if (call_.entry.op_name == "aten::masked_select" && tensor(1).scalar_type() != at::kBool) {
@@ -553,7 +570,7 @@ class KernelPlanner {
   bool ask() {
     for (const auto& t : plan_.tensors) {
       if (t.source == TensorPlan::Converted && !call_.device->host_coherent &&
-          find_kernel(call_.device->chip, "aten::copy") == nullptr) {
+          !has_kernel(call_.device->chip, "aten::copy")) {
         return refuse("an input needs conversion and the chip has no kernel for aten::copy");
       }
     }
@@ -592,7 +609,7 @@ bool writes_to_an_input(const Call& call) {
 // learn that by comparing references, which a boxed call cannot show them.
 bool runs_whole(const Call& call) {
   const bool out = call.entry.form == Form::Out;
-  return call.entry.cpu_kernel && (out ? !writes_to_an_input(call) : call.device->chip.kernels.empty());
+  return call.entry.cpu_kernel && (out ? !writes_to_an_input(call) : is_bare(call.device->chip));
 }
 
 }  // namespace
@@ -600,16 +617,18 @@ bool runs_whole(const Call& call) {
 std::unique_ptr<Plan> make_plan(Call& call, Signature& signature) {
   std::string reason = "the chip has no kernel for " + call.entry.kernel_name;
   bool for_cpu = false;
-  if (const fl_kernel* kernel = kernel_for(call)) {
+  for (const auto& [kernel, route] : candidates(call.device->chip, call.entry)) {
     auto plan = std::make_unique<Plan>();
     plan->device = call.device;
     KernelPlanner planner(call, signature, *kernel, *plan);
-    if (planner.plan(&reason)) {
-      plan->route = Route::Kernel;
-      plan->reason = "the chip's kernel";
+    std::string refusal;
+    if (planner.plan(&refusal)) {
+      plan->route = route;
+      plan->reason = route == Route::Kernel ? "the chip's kernel" : "the portable kernel: " + reason;
       return plan;
     }
-    for_cpu = planner.for_cpu();
+    for_cpu |= planner.for_cpu();
+    reason = route == Route::Kernel ? refusal : reason + "; the portable kernel: " + refusal;
   }
   auto plan = std::make_unique<Plan>();
   plan->device = call.device;

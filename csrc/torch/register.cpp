@@ -31,7 +31,7 @@ std::string in_place_form(const std::string& op) {
 // A chip without kernels runs composites that have a CPU kernel, too, on the host in one piece.
 bool has_bare_chip() {
   const auto& chips = runtime::Registry::get().chips();
-  return std::any_of(chips.begin(), chips.end(), [](const auto& chip) { return chip->kernels.empty(); });
+  return std::any_of(chips.begin(), chips.end(), [](const auto& chip) { return is_bare(*chip); });
 }
 bool has_cpu_kernel(const std::string& op) {
   const auto handle = find_overload(op);
@@ -42,10 +42,12 @@ std::unordered_set<std::string> kernel_names() {
   // PyTorch's composite for this one asks a table of in-tree devices.
   std::unordered_set<std::string> names{"aten::conj_physical_"};
   for (const auto& chip : runtime::Registry::get().chips()) {
-    for (const auto& kernel : chip->kernels) {
-      const std::string op = kernel.op;
-      names.insert(op);
-      names.insert(in_place_form(op));
+    for (const auto* rows : {&chip->kernels, &chip->portable}) {
+      for (const auto& kernel : *rows) {
+        const std::string op = kernel.op;
+        names.insert(op);
+        names.insert(in_place_form(op));
+      }
     }
   }
   return names;

@@ -251,7 +251,8 @@ Plan& route_on(Call& call, PlanCache& cache, Plan& declined, const std::string& 
 /// Returns the plan that served the call: another one when the kernel declined.
 Plan& run_planned(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs) {
   switch (plan.route) {
-    case Route::Kernel: {
+    case Route::Kernel:
+    case Route::Portable: {
       std::string reason;
       return execute(call, plan, outs, &reason) ? plan : route_on(call, cache, plan, reason, outs);
     }

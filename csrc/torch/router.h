@@ -15,8 +15,20 @@ namespace torch_fl::glue {
 
 /// The kernel of this name in the chip's table, or null.
 const fl_kernel* find_kernel(const runtime::Chip& chip, const std::string& name);
-/// The row of the call's own overload, else of its functional sibling, or null.
-const fl_kernel* kernel_for(const Call& call);
+/// The same among the portable kernels.
+const fl_kernel* find_portable(const runtime::Chip& chip, const std::string& name);
+inline bool has_kernel(const runtime::Chip& chip, const std::string& name) {
+  return find_kernel(chip, name) != nullptr || find_portable(chip, name) != nullptr;
+}
+/// Whether the chip has memory functions alone.
+inline bool is_bare(const runtime::Chip& chip) { return chip.kernels.empty() && chip.portable.empty(); }
+
+struct Candidate {
+  const fl_kernel* kernel;
+  Route route;
+};
+/// What may serve an overload, the first choice first: rows of its own name, else of its functional sibling's.
+c10::SmallVector<Candidate, 2> candidates(const runtime::Chip& chip, const Entry& entry);
 
 /// Boxed fallback of the PrivateUse1 key.
 void boxed_fallback(const c10::OperatorHandle& op, Stack* stack);

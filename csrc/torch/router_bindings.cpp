@@ -75,15 +75,20 @@ py::tuple stop_call_log() {
 
 py::list registered_ops() {
   py::list rows;
-  for (const auto& chip : runtime::Registry::get().chips()) {
-    for (const auto& k : chip->kernels) {
+  const auto add = [&](const runtime::Chip& chip, const std::vector<fl_kernel>& kernels, Route route) {
+    for (const auto& k : kernels) {
       py::dict row;
-      row["chip"] = chip->name;
+      row["chip"] = chip.name;
       row["op"] = k.op;
+      row["route"] = route_name(route);
       row["flags"] = flag_list(k.flags);
       row["dtypes"] = dtype_list(k.dtypes);
       rows.append(row);
     }
+  };
+  for (const auto& chip : runtime::Registry::get().chips()) {
+    add(*chip, chip->kernels, Route::Kernel);
+    add(*chip, chip->portable, Route::Portable);
   }
   return rows;
 }
@@ -93,18 +98,18 @@ const char* policy_name(Policy policy) {
 }
 
 void describe_routes(const Entry& entry, const runtime::Chip& chip, py::dict& row) {
-  const fl_kernel* kernel = find_kernel(chip, entry.name);
-  if (kernel == nullptr) kernel = find_kernel(chip, entry.kernel_name);
   py::list routes;
   row["kernel"] = py::none();
-  if (kernel != nullptr) {
-    routes.append("kernel");
+  row["portable"] = py::none();
+  for (const auto& [kernel, route] : candidates(chip, entry)) {
+    routes.append(route_name(route));
     py::dict k;
     k["op"] = kernel->op;
+    k["route"] = route_name(route);
     k["flags"] = flag_list(kernel->flags);
     k["dtypes"] = dtype_list(kernel->dtypes);
     k["checks_call"] = kernel->supports != nullptr;
-    row["kernel"] = k;
+    row[route_name(route)] = k;
   }
   if (entry.composite) routes.append("decomposed");
   const bool cpu = entry.host != nullptr || entry.op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);

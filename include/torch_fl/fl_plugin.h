@@ -19,8 +19,8 @@
  *   Everything reachable from an fl_call (values, tensors, sizes, strides) is BORROWED for the duration of that call:
  *   a plugin that runs work later copies what it needs.
  * 3. Threads
- *   Every function may be called from any thread, and concurrently, unless its comment says otherwise. The host makes
- *   sure that calls on ONE stream are serialised. A plugin may call host services from any thread.
+ *   Every function may be called from any thread, and concurrently, also for one stream, unless its comment says
+ *   otherwise. A plugin may call host services from any thread.
  * 4. Addresses
  *   Device addresses are opaque 64-bit values (fl_address). Arithmetic inside one allocation is legal, so
  *   address + n is n bytes further on. Zero is no address. Chips with real pointers use them; handle-based chips
@@ -381,7 +381,7 @@ typedef struct fl_launch {
   uint64_t global_size[3]; /* work items */
   uint64_t local_size[3];  /* 0 = the chip chooses */
   uint32_t n_args;
-  uint32_t local_bytes;      /* dynamic local memory */
+  uint32_t local_bytes;      /* not 0: so much local memory, as one more parameter after the last */
   const void* const* args;   /* pointer to each argument's value; an address argument is an fl_address */
   const uint32_t* arg_sizes; /* bytes of each value; FL_ARG_ADDRESS for an address */
 } fl_launch;
@@ -394,7 +394,8 @@ typedef struct fl_compiler_api {
   fl_status (*identity)(fl_device device, char* text, uint64_t capacity);
   /* Source that does not compile: FL_INVALID_ARGUMENT, the compiler's own messages as the error's text. */
   fl_status (*compile)(fl_device device, const char* source, const fl_compile_options* options, fl_module* module);
-  /* (optional, both or none) The compiled module as bytes. binary null: only *bytes is set. */
+  /* (optional, both or none) The compiled module as bytes. binary null: only *bytes is set; else *bytes is the room
+   * there is, and becomes what was written. */
   fl_status (*save)(fl_module module, void* binary, uint64_t* bytes);
   /* Bytes that this device cannot take (another driver's, damaged): FL_UNSUPPORTED, and the host compiles again. */
   fl_status (*load)(fl_device device, const void* binary, uint64_t bytes, fl_module* module);

@@ -43,6 +43,9 @@ def later_headers(folder: Path) -> Path:
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run code in a new process, with extra environment variables. Its output is captured, its status not judged."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH_FL", "TORCHFL", "SIMCHIP"))}
+    chooses = any(key.startswith(("TORCH_FL", "TORCHFL")) and key.endswith(("PATH", "DIR")) for key in environment)
+    if not chooses and "TORCH_FL_PLUGIN_PATH" in os.environ:  # the chip that the suites are about
+        clean["TORCH_FL_PLUGIN_PATH"] = os.environ["TORCH_FL_PLUGIN_PATH"]
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         cwd=ROOT,

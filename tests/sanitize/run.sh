@@ -46,6 +46,7 @@ if (($# == 0)); then
   for name in "${framework[@]}"; do set -- "$@" "tests/framework/test_$name.py"; done
   for name in "${behaviour[@]+"${behaviour[@]}"}"; do set -- "$@" "tests/behaviour/test_$name.py"; done
 fi
+export TORCH_FL_PLUGIN_PATH="$stage/torch_fl/chips/sim/libfl_sim.so"  # not the one beside the sources
 tests=()
 for argument in "$@"; do [[ -e $root/$argument ]] && argument="$root/$argument"; tests+=("$argument"); done
 cd "$stage"  # Python's first place to look

@@ -11,7 +11,7 @@ from torch_fl import _load
 from torch_fl._context import reusable
 from torch_fl._suggest import did_you_mean
 
-ROUTES = ("kernel", "composite", "host", "denied")  # that a call can take; docs/counters.md explains them
+ROUTES = ("kernel", "portable", "composite", "host", "denied")  # that a call can take; docs/counters.md explains them
 
 
 class NamedOverload:

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """A kernel in a chip's table."""
+    """A kernel in a chip's table, or a portable one that the chip can compile."""
 
     chip: str
     op: str
     flags: tuple[str, ...]
     dtypes: tuple[str, ...]  # empty: any
     checks_call: bool = False  # it may also decline a call for its sizes, strides or values
+    route: str = "kernel"  # or "portable"
 
     def __str__(self) -> str:
         accepts = ", ".join(self.dtypes) or "any dtype"
@@ -38,6 +39,7 @@ class OpRoutes:
     chip: str
     routes: tuple[str, ...]
     kernel: KernelInfo | None
+    portable: KernelInfo | None
     policy: str  # for leaving the chip
     has_host_implementation: bool
     is_view: bool
@@ -69,6 +71,7 @@ class OpRoutes:
     def _step(self, route: str) -> str:
         texts = {
             "kernel": f"kernel {self.kernel}",
+            "portable": f"portable kernel {self.portable}",
             "decomposed": "decomposed into operators that are routed on their own",
             "host": f"host (fallback: {self.policy})",
         }
@@ -97,29 +100,36 @@ class RegisteredOps:
 
     chips: Mapping[str, tuple[KernelInfo, ...]]
 
-    def ops(self, chip: str) -> list[str]:
-        """Return the sorted names of the operators for which a chip has a kernel."""
-        return sorted({kernel.op for kernel in self.chips[chip]})
+    def ops(self, chip: str, route: str | None = None) -> list[str]:
+        """Return the sorted names of the operators for which a chip has a kernel (of one route, or of any)."""
+        return sorted({kernel.op for kernel in self.chips[chip] if route in (None, kernel.route)})
 
     def __str__(self) -> str:
-        texts = [f"{chip}: {len(self.ops(chip))} operators" for chip in self.chips]
-        for i, kernels in enumerate(self.chips.values()):
-            texts[i] += "".join(f"\n  {kernel}" for kernel in sorted(kernels, key=lambda kernel: kernel.op))
+        texts = []
+        for chip, kernels in self.chips.items():
+            own, portable = (len(self.ops(chip, route)) for route in ("kernel", "portable"))
+            texts.append(f"{chip}: {own} operators" + (f", {portable} portable ones" if portable else ""))
+            for kernel in sorted(kernels, key=lambda kernel: (kernel.op, kernel.route)):
+                texts[-1] += f"\n  {'portable ' if kernel.route == 'portable' else ''}{kernel}"
         return "\n".join(texts) or "no chip registers a kernel"
 
 
 def _kernel_info(chip: str, row: Mapping[str, Any]) -> KernelInfo:
-    return KernelInfo(chip, row["op"], tuple(row["flags"]), tuple(row["dtypes"]), row.get("checks_call", False))
+    checks_call = row.get("checks_call", False)
+    return KernelInfo(chip, row["op"], tuple(row["flags"]), tuple(row["dtypes"]), checks_call, row["route"])
 
 
 def _op_routes(row: Mapping[str, Any]) -> OpRoutes:
-    kernel = row["kernel"]
+    kernel, portable = (
+        None if row[route] is None else _kernel_info(row["chip"], row[route]) for route in ("kernel", "portable")
+    )
     return OpRoutes(
         op=row["op"],
         overload=row["overload"],
         chip=row["chip"],
         routes=tuple(row["routes"]),
-        kernel=None if kernel is None else _kernel_info(row["chip"], kernel),
+        kernel=kernel,
+        portable=portable,
         policy=row["policy"],
         has_host_implementation=row["has_host_implementation"],
         is_view=row["is_view"],

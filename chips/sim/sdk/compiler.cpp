@@ -27,15 +27,11 @@ namespace {
 constexpr size_t kMaxMessages = 4000;  // with the end of a line to spare in the 4 KiB of an error's text
 
 // The arithmetic is that of the chip's own kernels: multiply and add do not fuse.
-constexpr const char* kFlags[] = {"-std=gnu99",
-                                  "-O3",
-                                  "-march=native",
-                                  "-fPIC",
-                                  "-shared",
-                                  "-fno-math-errno",
-                                  "-fno-trapping-math",
-                                  "-ffp-contract=off",
-                                  "-fvisibility=default",
+constexpr const char* kFlags[] = {"-std=gnu99",        "-O3",
+                                  "-march=native",     "-fPIC",
+                                  "-shared",           "-fno-math-errno",
+                                  "-fwrapv",           "-fno-trapping-math",
+                                  "-ffp-contract=off", "-fvisibility=default",
                                   "-Wl,-z,defs"};
 
 struct Compiler {

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Portable kernels on every OpenCL device against stock CPU on the same cores: share of the CPU's speed.
+
+OCL_ICD_VENDORS=VENV/share/opencl/vendors python chips/opencl/bench_portable.py
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks import common
+
+# Least shares of the CPU's speed: (on PoCL, elsewhere).
+TARGETS = {
+    "mm 512": (0.75, 0.6),
+    "mm 1024": (0.75, 0.6),
+    "clone 16Mi": (0.85, 0.85),
+    "add 16Mi": (0.85, 0.85),
+    "mul 16Mi": (0.85, 0.85),
+    "softmax 4096x1024": (0.8, 0.8),
+    "sum 4096x1024": (0.8, 0.8),
+    "gelu 4096x1024": (0.8, 0.8),
+}
+ENQUEUE_TARGET_US = 8.0
+
+
+def cases(device: str) -> dict[str, Callable[[], Any]]:
+    """The same calls on any device."""
+    import torch
+
+    made: dict[str, Callable[[], Any]] = {}
+    for n in (512, 1024):
+        a, b = torch.randn(n, n).to(device), torch.randn(n, n).to(device)
+        made[f"mm {n}"] = partial(torch.mm, a, b)
+    x, y, out = (torch.ones(16 << 20).to(device) for _ in range(3))
+    made["clone 16Mi"] = partial(out.copy_, x)
+    made["add 16Mi"] = partial(torch.add, x, y, out=out)
+    made["mul 16Mi"] = partial(torch.mul, x, y, out=out)
+    z = torch.randn(4096, 1024).to(device)
+    made["softmax 4096x1024"] = partial(torch.softmax, z, 1)
+    made["sum 4096x1024"] = partial(torch.sum, z, 1)
+    made["gelu 4096x1024"] = partial(torch.nn.functional.gelu, z)
+    return made
+
+
+def main() -> None:
+    """Measure, print the table, and judge."""
+    options = common.arguments(__doc__, repeats=7)
+    os.environ.setdefault("TORCH_FL_PLUGIN_PATH", str(common.ROOT / "torch_fl/chips/opencl/libfl_opencl.so"))
+    import torch
+
+    import torch_fl
+
+    torch.set_num_threads(2)
+    here = cases("cpu")
+    rows = []
+    for index, device in enumerate(torch_fl.list_devices()):
+        there = cases(f"fl:{index}")
+        pocl = "Portable" in device.name
+        short = "PoCL" if pocl else device.name.split(" (")[-1].strip("()") or device.name
+
+        def wait(function: Callable[[], Any], index: int = index) -> None:
+            function()
+            torch.fl.synchronize(index)
+
+        for name, function in there.items():
+            times = common.interleave({"cpu": here[name], "fl": partial(wait, function)}, options.repeats)
+            share = common.ratio(times, "cpu", "fl")
+            detail = f"fl {common.median(times['fl']) / 1e3:.0f} us, cpu {common.median(times['cpu']) / 1e3:.0f} us"
+            rows.append(common.Row(f"{short} {name}", share, "of cpu", TARGETS[name][0 if pocl else 1], detail, True))
+        x = torch.ones(64, 64).to(f"fl:{index}")
+        add = {"add": partial(torch.add, x, x)}
+        enqueue = common.interleave(add, options.repeats, 0.002, partial(torch.fl.synchronize, index))["add"]
+        rows.append(common.Row(f"{short} enqueue add 64x64", common.median(enqueue) / 1e3, "us", ENQUEUE_TARGET_US))
+    common.finish("portable kernels on OpenCL", rows, options)
+
+
+if __name__ == "__main__":
+    main()

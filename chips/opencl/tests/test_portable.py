@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Portable kernels on every OpenCL device, under PyTorch, with the host forbidden."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import pytest
+from opencl_chips import EXPECTED, MISSING
+
+LIBRARY = os.environ.get("FL_OPENCL_LIBRARY", "")
+NAMES = """add addcmul clamp exp gt mul neg nn.functional.gelu nn.functional.relu rsqrt sigmoid tanh where amax argmax
+any mean sum var addmm bmm mm softmax log_softmax""".split()
+PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
+
+
+@pytest.mark.parametrize("runtime", EXPECTED)
+@pytest.mark.parametrize("memory", ["svm", "buffer"])
+def test_portable_kernels_agree_with_the_cpu(runtime: str, memory: str, tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("torch")
+    portable = pytest.importorskip("tests.ops.portable")
+    if runtime in MISSING:
+        pytest.skip(MISSING[runtime])
+    environment = {
+        "TORCH_FL_PLUGIN_PATH": LIBRARY,
+        "TORCH_FL_OPENCL_DEVICES": PLATFORMS[runtime],
+        "TORCH_FL_OPENCL_MEMORY": memory,
+        "TORCH_FL_CACHE_DIR": str(tmp_path),
+    }
+    names = NAMES if memory == "svm" else NAMES[:4] + ["sum", "mm"]
+    portable.check(names, tmp_path, environment, "float32", variants="forward,noncontiguous", samples=2)

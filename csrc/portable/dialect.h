@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same kernel in the language of each compiler.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "torch_fl/fl_plugin.h"
+
+namespace torch_fl::portable {
+
+enum class Language { OpenClC, C99 };
+
+/// Of a compiler's `dialect`, where there is a prelude for it.
+std::optional<Language> language_of(const char* dialect);
+
+/// "f32", "b8", ...; null for element types that the dialect has no arithmetic for (complex, float8).
+const char* type_name(fl_dtype dtype);
+/// The type that values of this one are computed in: f32 for the 16-bit floating-point ones, else the same.
+const char* arithmetic_name(fl_dtype dtype);
+bool is_floating(fl_dtype dtype);
+bool is_integer(fl_dtype dtype);
+
+struct Pointer {
+  std::string type, name;
+  bool written = false;
+};
+
+/// One kernel: `body` is C statements that see the pointers, the members of `p` and the number of the work item,
+/// `item`.
+struct Source {
+  std::string head;                   ///< definitions and functions
+  std::string members = "long none";  ///< of the struct that `p` is: declarations of i64 and u64
+  std::vector<Pointer> pointers;
+  std::string body;
+};
+
+constexpr const char* kEntry = "fl_kernel";  ///< the name of every composed kernel
+
+/// Parameters of the entry: address and offset of each pointer, then `p`.
+std::string compose(Language language, bool has_f64, const Source& source);
+
+}  // namespace torch_fl::portable

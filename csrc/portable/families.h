@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The families of portable kernels; each makes its rows for one chip.
+#pragma once
+
+#include <vector>
+
+#include "dialect.h"
+#include "runtime/device.h"
+
+namespace torch_fl::portable {
+
+using Rows = std::vector<fl_kernel>;
+
+void add_pointwise(Rows& rows, runtime::Chip& chip, Language language);
+void add_reductions(Rows& rows, runtime::Chip& chip, Language language);
+void add_products(Rows& rows, runtime::Chip& chip, Language language);
+void add_softmax(Rows& rows, runtime::Chip& chip, Language language);
+void add_random(Rows& rows, runtime::Chip& chip, Language language);
+
+}  // namespace torch_fl::portable

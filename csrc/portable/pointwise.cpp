@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element-wise operators from one-line expressions (kernels/pointwise.def), and copies between element types.
+#include <cstring>
+#include <map>
+
+#include "families.h"
+#include "geometry.h"
+#include "launch.h"
+#include "text.h"
+
+namespace torch_fl::portable {
+namespace {
+
+struct Line {
+  const char* op;
+  const char* types;  ///< letters: see the table
+  const char* expression;
+  int mode_argument = -1;  ///< this string argument ...
+  const char* mode = "";   ///< ... has this value
+};
+
+const Line kTable[] = {
+#define POINTWISE(op, types, expression) {op, types, expression},
+#define POINTWISE_MODE(op, types, argument, mode, expression) {op, types, expression, argument, mode},
+#include "kernels/pointwise.def"
+#undef POINTWISE
+#undef POINTWISE_MODE
+};
+
+constexpr int kMostArguments = 8;
+constexpr uint64_t kFloats =
+    FL_DTYPE_BIT(FL_FLOAT16) | FL_DTYPE_BIT(FL_BFLOAT16) | FL_DTYPE_BIT(FL_FLOAT32) | FL_DTYPE_BIT(FL_FLOAT64);
+constexpr uint64_t kIntegers = FL_DTYPE_BIT(FL_UINT8) | FL_DTYPE_BIT(FL_INT8) | FL_DTYPE_BIT(FL_INT16) |
+                               FL_DTYPE_BIT(FL_INT32) | FL_DTYPE_BIT(FL_INT64);
+
+uint64_t mask_of(const char* types) {
+  uint64_t mask = 0;
+  if (std::strchr(types, 'f') != nullptr) mask |= kFloats;
+  if (std::strchr(types, 'i') != nullptr) mask |= kIntegers;
+  if (std::strchr(types, 'b') != nullptr) mask |= FL_DTYPE_BIT(FL_BOOL);
+  return mask;
+}
+
+bool mode_matches(const Line& line, const fl_call& call) {
+  if (line.mode_argument < 0) return true;
+  const fl_value& v = call.args[line.mode_argument];
+  return std::strcmp(v.kind == FL_STRING ? v.u.s : "", line.mode) == 0;
+}
+
+bool is_scalar(const fl_value& v) { return v.kind == FL_BOOLEAN || v.kind == FL_INTEGER || v.kind == FL_REAL; }
+
+// How an operand is stepped along the innermost dimension: known to the compiler where it is 0 or 1.
+uint32_t step_class(int64_t stride) { return stride == 0 || stride == 1 ? static_cast<uint32_t>(stride) : 2; }
+
+uint64_t bits_of(const fl_value& v, fl_dtype compute) {
+  uint64_t bits = 0;
+  const double real = v.kind == FL_REAL ? v.u.d : static_cast<double>(v.u.i);
+  if (compute == FL_FLOAT64) {
+    std::memcpy(&bits, &real, sizeof(real));
+  } else if (is_floating(compute)) {
+    const auto narrow = static_cast<float>(real);
+    std::memcpy(&bits, &narrow, sizeof(narrow));
+  } else {
+    bits = static_cast<uint64_t>(v.kind == FL_REAL ? static_cast<int64_t>(v.u.d) : v.u.i);
+  }
+  return bits;
+}
+
+/// One call, looked through once.
+struct Reading {
+  const fl_tensor* tensors[kMaxOperands];  ///< the output first
+  int operand[kMostArguments];             ///< of each argument: index in `tensors`, or -1
+  int count = 1;
+  Geometry geometry;
+  uint64_t scalars[kMostArguments];
+  uint32_t n_scalars = 0;
+
+  // False: not for these kernels, with the reason.
+  bool read(const fl_call& call, const char** reason);
+};
+
+bool Reading::read(const fl_call& call, const char** reason) {
+  *reason = "more arguments or outputs than a portable kernel takes";
+  if (call.n_outs != 1 || call.outs[0] == nullptr || call.n_args > kMostArguments) return false;
+  tensors[0] = call.outs[0];
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    const fl_value& v = call.args[i];
+    operand[i] = -1;
+    if (v.kind == FL_TENSOR) {
+      if (count == kMaxOperands) return false;
+      operand[i] = count;
+      tensors[count++] = v.u.tensor;
+    } else if (is_scalar(v)) {
+      scalars[n_scalars++] = bits_of(v, call.compute_dtype);
+    } else if (v.kind != FL_NONE && v.kind != FL_STRING) {
+      *reason = "an argument of a kind that portable kernels do not take";
+      return false;
+    }
+  }
+  for (int k = 0; k < count; ++k) {
+    *reason = "an element type that portable kernels have no arithmetic for";
+    if (type_name(tensors[k]->dtype) == nullptr) return false;
+    *reason = "operands of different shapes";
+    if (tensors[k]->ndim != tensors[0]->ndim || tensors[k]->numel != tensors[0]->numel) return false;
+  }
+  *reason = "too many dimensions that cannot be merged";
+  return geometry.merge(tensors, count);
+}
+
+// ---- Source -----------------------------------------------------------------------------------------------------
+
+std::string name_of(int operand) { return operand == 0 ? "out" : "x" + std::to_string(operand); }
+
+std::string stride_of(const Geometry& g, int operand, int dim) {
+  return "p.stride[" + std::to_string(operand * g.rank + dim) + "]";
+}
+
+std::string step_of(const Geometry& g, int operand) {
+  const uint32_t step = step_class(g.strides[static_cast<size_t>(operand)][static_cast<size_t>(g.rank - 1)]);
+  return step == 2 ? stride_of(g, operand, g.rank - 1) : std::to_string(step);
+}
+
+// An element of the operand at `j` steps from the current row's start.
+std::string element(const Geometry& g, int operand) {
+  return name_of(operand) + ", at" + std::to_string(operand) + " + j * " + step_of(g, operand);
+}
+
+// Walks the items' share of the output row by row; `statement` handles the element at j.
+std::string walk(const Geometry& g, const std::string& statement) {
+  const std::string last = std::to_string(g.rank - 1);
+  std::string start, advance, carry_reset, carry_step;
+  for (int k = 0; k < g.operands; ++k) {
+    const std::string at = "at" + std::to_string(k);
+    start += "  i64 " + at + " = 0;\n";
+    advance += "    " + at + " += run * " + step_of(g, k) + ";\n";
+  }
+  std::string text =
+      "  const i64 begin = item * p.chunk;\n"
+      "  const i64 end = begin + p.chunk < p.numel ? begin + p.chunk : p.numel;\n" +
+      start;
+  if (g.rank == 1) {
+    for (int k = 0; k < g.operands; ++k) text += "  at" + std::to_string(k) + " = begin * " + step_of(g, k) + ";\n";
+    return text + "  const i64 run = end - begin;\n  VECTOR_LOOP\n  for (i64 j = 0; j < run; ++j) {\n" + statement +
+           "  }\n";
+  }
+  text += "  i64 c[" + std::to_string(g.rank) + "], rest = begin;\n";
+  for (int d = g.rank - 1; d >= 0; --d) {
+    const std::string c = "c[" + std::to_string(d) + "]", size = "p.size[" + std::to_string(d) + "]";
+    text += d > 0 ? "  " + c + " = rest % " + size + ";\n  rest /= " + size + ";\n" : "  c[0] = rest;\n";
+    for (int k = 0; k < g.operands; ++k)
+      text += "  at" + std::to_string(k) + " += " + c + " * " + stride_of(g, k, d) + ";\n";
+  }
+  text += "  for (i64 i = begin; i < end;) {\n    const i64 left = p.size[" + last + "] - c[" + last +
+          "];\n    const i64 run = left < end - i ? left : end - i;\n    VECTOR_LOOP\n    for (i64 j = 0; j < run; "
+          "++j) {\n" +
+          statement + "    }\n    i += run;\n    c[" + last + "] += run;\n" + advance;
+  for (int d = g.rank - 1; d > 0; --d) {
+    const std::string c = "c[" + std::to_string(d) + "]", size = "p.size[" + std::to_string(d) + "]";
+    text +=
+        "    if (" + c + " == " + size + ") {\n      " + c + " = 0;\n      c[" + std::to_string(d - 1) + "] += 1;\n";
+    for (int k = 0; k < g.operands; ++k) {
+      text += "      at" + std::to_string(k) + " += " + stride_of(g, k, d - 1) + " - " + size + " * " +
+              stride_of(g, k, d) + ";\n";
+    }
+    text += "    }\n";
+  }
+  return text + "  }\n";
+}
+
+std::string members_of(const Geometry& g, uint32_t n_scalars) {
+  std::string text = "  i64 numel, chunk";
+  if (g.rank > 1) text += ", size[" + std::to_string(g.rank) + "]";
+  text += ", stride[" + std::to_string(g.operands * g.rank) + "]";
+  return n_scalars == 0 ? text : text + ";\n  u64 scalar[" + std::to_string(n_scalars) + "]";
+}
+
+std::string load(const Geometry& g, int operand, fl_dtype dtype) {
+  return std::string("LOAD_") + type_name(dtype) + "(" + element(g, operand) + ")";
+}
+std::string store(const Geometry& g, fl_dtype dtype, const std::string& value) {
+  return std::string("    STORE_") + type_name(dtype) + "(" + element(g, 0) + ", (" + value + "));\n";
+}
+
+std::vector<Pointer> pointers_of(const Reading& reading) {
+  std::vector<Pointer> pointers;
+  for (int k = 0; k < reading.count; ++k)
+    pointers.push_back({type_name(reading.tensors[k]->dtype), name_of(k), k == 0});
+  return pointers;
+}
+
+Source write_expression(const Line& line, const fl_call& call, const Reading& reading) {
+  Source source;
+  const std::string a = arithmetic_name(call.compute_dtype);
+  source.head = "#define A " + a + "\n";
+  if (is_floating(call.compute_dtype)) {
+    source.head +=
+        call.compute_dtype == FL_FLOAT64 ? "#define FL_FLOATING 1\n" : "#define FL_FLOATING 1\n#define FL_F32 1\n";
+    source.head += text_of("math.h");
+  }
+  source.head += text_of("pointwise.h");
+  source.members = members_of(reading.geometry, reading.n_scalars);
+  source.pointers = pointers_of(reading);
+  std::string statement;
+  uint32_t scalar = 0;
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    const std::string number = std::to_string(i);
+    source.head += "#define HAS" + number + (call.args[i].kind == FL_NONE ? " 0\n" : " 1\n");
+    if (call.args[i].kind == FL_STRING) continue;
+    const int k = reading.operand[i];
+    std::string type = a, value = "0";
+    if (k >= 0) {
+      const fl_dtype dtype = reading.tensors[k]->dtype;
+      if (dtype != call.compute_dtype) type = arithmetic_name(dtype);
+      value = load(reading.geometry, k, dtype);
+    } else if (is_scalar(call.args[i])) {
+      value = "BITS_" + a + "(p.scalar[" + std::to_string(scalar++) + "])";
+    }
+    statement += "    const " + type + " a" + number + " = " + value + ";\n";
+  }
+  statement += store(reading.geometry, reading.tensors[0]->dtype, line.expression);
+  source.body = walk(reading.geometry, statement);
+  return source;
+}
+
+// ---- Running ----------------------------------------------------------------------------------------------------
+
+fl_status start(Row& row, const fl_call& call, const Reading& reading, fl_module module) {
+  const Geometry& g = reading.geometry;
+  runtime::Device& device = row.device(call);
+  const Split work = split(device, g.numel, 16384);
+  Members<2 + kMaxRank + kMaxOperands * kMaxRank + kMostArguments> members;
+  members.add(g.numel);
+  members.add(work.chunk);
+  for (int d = 0; g.rank > 1 && d < g.rank; ++d) members.add(g.sizes[static_cast<size_t>(d)]);
+  for (int k = 0; k < g.operands; ++k) {
+    for (int d = 0; d < g.rank; ++d) members.add(g.strides[static_cast<size_t>(k)][static_cast<size_t>(d)]);
+  }
+  for (uint32_t s = 0; s < reading.n_scalars; ++s) members.add(static_cast<int64_t>(reading.scalars[s]));
+  Arguments arguments;
+  for (int k = 0; k < reading.count; ++k) arguments.add(*reading.tensors[k]);
+  arguments.add_members(members.data(), members.bytes());
+  return arguments.launch(call, device, module, work.items);
+}
+
+void add_geometry(VariantKey& key, const Reading& reading) {
+  key.add(static_cast<uint32_t>(reading.geometry.rank));
+  for (int k = 0; k < reading.count; ++k) {
+    key.add(static_cast<uint32_t>(reading.tensors[k]->dtype));
+    key.add(
+        step_class(reading.geometry.strides[static_cast<size_t>(k)][static_cast<size_t>(reading.geometry.rank - 1)]));
+  }
+}
+
+class ExpressionRow : public Row {
+ public:
+  ExpressionRow(runtime::Chip& chip, Language language, std::vector<const Line*> lines)
+      : Row(chip, language), lines_(std::move(lines)) {}
+
+  const Line* line_of(const fl_call& call) const {
+    for (const Line* line : lines_) {
+      if ((mask_of(line->types) & FL_DTYPE_BIT(call.compute_dtype)) != 0 && mode_matches(*line, call)) return line;
+    }
+    return nullptr;
+  }
+
+  fl_status run(const fl_call& call) {
+    Reading reading;
+    const char* reason = nullptr;
+    const Line* line = line_of(call);
+    if (line == nullptr || !reading.read(call, &reason)) return decline(reason == nullptr ? "no expression" : reason);
+    if (reading.geometry.numel == 0) return FL_OK;
+    VariantKey key;
+    key.add(static_cast<uint32_t>(line - kTable) & 0xff);
+    key.add(static_cast<uint32_t>(line - kTable) >> 8);
+    key.add(static_cast<uint32_t>(call.compute_dtype));
+    for (uint32_t i = 0; i < call.n_args; ++i)
+      key.add(is_scalar(call.args[i]) ? uint32_t{FL_REAL} : static_cast<uint32_t>(call.args[i].kind));
+    add_geometry(key, reading);
+    return start(*this, call, reading, variant(call, key, [&] { return write_expression(*line, call, reading); }));
+  }
+
+  static fl_status run_row(const fl_call* call) {
+    return protect(call->kernel->op, [&] { return static_cast<ExpressionRow*>(call->kernel->user_data)->run(*call); });
+  }
+  static fl_status supports(const fl_call* call) {
+    const auto* row = static_cast<ExpressionRow*>(call->kernel->user_data);
+    if (row->line_of(*call) == nullptr) return decline("no portable expression for this type or mode");
+    Reading reading;
+    const char* reason = nullptr;
+    return reading.read(*call, &reason) ? FL_OK : decline(reason);
+  }
+
+ private:
+  const std::vector<const Line*> lines_;
+};
+
+// ---- Copies and fills -------------------------------------------------------------------------------------------
+
+// Elements of one size, moved as they are.
+fl_dtype carrier(fl_dtype dtype) {
+  switch (dtype) {
+    case FL_COMPLEX64:
+    case FL_UINT64:
+    case FL_FLOAT64:
+      return FL_INT64;
+    case FL_COMPLEX32:
+    case FL_UINT32:
+    case FL_FLOAT32:
+      return FL_INT32;
+    case FL_UINT16:
+    case FL_FLOAT16:
+    case FL_BFLOAT16:
+      return FL_INT16;
+    case FL_FLOAT8_E5M2:
+    case FL_FLOAT8_E4M3FN:
+    case FL_FLOAT8_E5M2FNUZ:
+    case FL_FLOAT8_E4M3FNUZ:
+    case FL_FLOAT8_E8M0FNU:
+    case FL_BOOL:
+      return FL_UINT8;
+    default:
+      return dtype;
+  }
+}
+
+class CopyRow : public Row {
+ public:
+  using Row::Row;
+
+  // The tensors as elements that the dialect has a name for.
+  static bool read(const fl_call& call, fl_tensor (&storage)[2], Reading& reading, const char** reason) {
+    if (call.n_outs != 1 || call.args[1].kind != FL_TENSOR) return false;
+    storage[0] = *call.outs[0];
+    storage[1] = *call.args[1].u.tensor;
+    if (storage[0].dtype == storage[1].dtype) storage[0].dtype = storage[1].dtype = carrier(storage[0].dtype);
+    fl_value from{};
+    from.kind = FL_TENSOR;
+    from.u.tensor = &storage[1];
+    fl_tensor* out = &storage[0];
+    fl_call copy = call;
+    copy.args = &from;
+    copy.n_args = 1;
+    copy.outs = &out;
+    return reading.read(copy, reason);
+  }
+
+  static Source write(const Reading& reading) {
+    Source source;
+    source.members = members_of(reading.geometry, 0);
+    source.pointers = pointers_of(reading);
+    const fl_dtype to = reading.tensors[0]->dtype, from = reading.tensors[1]->dtype;
+    // C leaves a negative floating-point number's way to an unsigned type open; by way of the widest it is defined.
+    const std::string cast = is_floating(from) && is_integer(to) ? "(i64)" : "";
+    source.body = walk(reading.geometry, store(reading.geometry, to, cast + load(reading.geometry, 1, from)));
+    return source;
+  }
+
+  static fl_status run_row(const fl_call* call) {
+    return protect(call->kernel->op, [&] {
+      auto* row = static_cast<CopyRow*>(call->kernel->user_data);
+      fl_tensor storage[2];
+      Reading reading;
+      const char* reason = "not a copy of one tensor";
+      if (!read(*call, storage, reading, &reason)) return decline(reason);
+      if (reading.geometry.numel == 0) return static_cast<fl_status>(FL_OK);
+      VariantKey key;
+      add_geometry(key, reading);
+      return start(*row, *call, reading, row->variant(*call, key, [&] { return write(reading); }));
+    });
+  }
+  static fl_status supports(const fl_call* call) {
+    fl_tensor storage[2];
+    Reading reading;
+    const char* reason = "not a copy of one tensor";
+    return read(*call, storage, reading, &reason) ? FL_OK : decline(reason);
+  }
+};
+
+}  // namespace
+
+void add_pointwise(Rows& rows, runtime::Chip& chip, Language language) {
+  std::map<std::string, std::vector<const Line*>> lines;
+  for (const Line& line : kTable) lines[line.op].push_back(&line);
+  for (const auto& [op, of_op] : lines) {
+    uint64_t dtypes = 0;
+    for (const Line* line : of_op) dtypes |= mask_of(line->types);
+    const bool mutation = op.find("_.") != std::string::npos;  // of a type of its own, which nothing promotes
+    constexpr uint32_t kFunctional = FL_KERNEL_PROMOTE | FL_KERNEL_BROADCAST | FL_KERNEL_IN_PLACE_SAFE;
+    rows.push_back(make_row(of_op[0]->op, mutation ? 0 : kFunctional, ExpressionRow::run_row, ExpressionRow::supports,
+                            keep<ExpressionRow>(chip, language, of_op), dtypes));
+  }
+  rows.push_back(make_row("aten::copy", 0, CopyRow::run_row, CopyRow::supports, keep<CopyRow>(chip, language), 0));
+}
+
+}  // namespace torch_fl::portable

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "portable.h"
+
+#include "families.h"
+
+namespace torch_fl::portable {
+
+void equip(runtime::Chip& chip) {
+  if (!chip.has_compiler || !chip.portable.empty()) return;
+  const auto language = language_of(chip.compiler.dialect);
+  if (!language.has_value()) {
+    runtime::log(FL_LOG_WARNING, chip.name + " compiles the dialect '" + chip.compiler.dialect +
+                                     "', for which there are no portable kernels (there are for opencl-c and c99)");
+    return;
+  }
+  Rows rows;
+  add_pointwise(rows, chip, *language);
+  add_reductions(rows, chip, *language);
+  add_products(rows, chip, *language);
+  add_softmax(rows, chip, *language);
+  add_random(rows, chip, *language);
+  chip.portable = std::move(rows);
+}
+
+}  // namespace torch_fl::portable

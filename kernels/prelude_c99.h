@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dialect in C99 with GNU's extensions.
+#include <math.h>
+#include <stdint.h>
+#include <tgmath.h>
+#define GLOBAL
+#define FUNCTION static inline
+#define VECTOR_LOOP _Pragma("GCC ivdep")
+typedef int8_t i8;
+typedef uint8_t u8, b8;
+typedef int16_t i16;
+typedef uint16_t u16, bf16;
+typedef _Float16 f16;
+typedef int32_t i32;
+typedef uint32_t u32;
+typedef int64_t i64;
+typedef uint64_t u64;
+typedef float f32;
+typedef double f64;
+#define FL_F64 1
+FUNCTION f32 FLOAT_OF_BITS(u32 x) {
+  union {
+    u32 bits;
+    f32 value;
+  } u = {x};
+  return u.value;
+}
+FUNCTION u32 BITS_OF_FLOAT(f32 x) {
+  union {
+    f32 value;
+    u32 bits;
+  } u = {x};
+  return u.bits;
+}
+FUNCTION f64 BITS_f64(u64 x) {
+  union {
+    u64 bits;
+    f64 value;
+  } u = {x};
+  return u.value;
+}
+#define BITS_f32(x) FLOAT_OF_BITS((u32)(x))
+#define LOAD_f16(p, i) ((f32)(p)[i])
+#define STORE_f16(p, i, v) ((p)[i] = (f16)(v))
+#define rsqrt(x) (1 / sqrt(x))
+#define M_PI_F 3.14159265358979323846f
+typedef f32 f32x16 __attribute__((vector_size(64), aligned(4), may_alias));
+typedef f32 f32x8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef f64 f64x8 __attribute__((vector_size(64), aligned(8), may_alias));
+typedef f64 f64x4 __attribute__((vector_size(32), aligned(8), may_alias));
+#define ZERO_f32x16 {0}
+#define ZERO_f32x8 {0}
+#define ZERO_f64x8 {0}
+#define ZERO_f64x4 {0}
+#define VLOAD_f32x16(p) (*(const f32x16*)(p))
+#define VLOAD_f32x8(p) (*(const f32x8*)(p))
+#define VLOAD_f64x8(p) (*(const f64x8*)(p))
+#define VLOAD_f64x4(p) (*(const f64x4*)(p))
+#define VSTORE_f32x16(v, p) (*(f32x16*)(p) = (v))
+#define VSTORE_f32x8(v, p) (*(f32x8*)(p) = (v))
+#define VSTORE_f64x8(v, p) (*(f64x8*)(p) = (v))
+#define VSTORE_f64x4(v, p) (*(f64x4*)(p) = (v))

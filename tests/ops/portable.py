@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that the portable kernels serve, and how that is checked on a chip with a compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+POINTWISE = """
+abs acos acosh add addcdiv addcmul asin asinh atan atan2 atanh ceil clamp clamp_max clamp_min copysign cos
+cosh deg2rad eq erf erfc exp exp2 expm1 floor fmax fmin fmod frac ge gt heaviside hypot isneginf isposinf
+isnan le lerp lgamma log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor
+lt masked_fill maximum minimum mul ne neg nextafter nn.functional.elu nn.functional.gelu
+nn.functional.hardshrink nn.functional.hardsigmoid nn.functional.hardswish nn.functional.hardtanh
+nn.functional.leaky_relu nn.functional.mish nn.functional.relu nn.functional.silu nn.functional.softplus
+nn.functional.softshrink nn.functional.threshold pow rad2deg reciprocal rsqrt sgn sigmoid sign signbit sin
+sinh sqrt sub tan tanh trunc where xlogy
+"""
+REDUCTIONS = "all amax amin any argmax argmin mean nansum prod std std_mean sum var var_mean linalg.vector_norm"
+PRODUCTS = "addmm addmv baddbmm bmm dot mm mv softmax log_softmax"
+FAMILIES = {
+    "pointwise": POINTWISE.split(),
+    "reductions": REDUCTIONS.split(),
+    "products and softmax": PRODUCTS.split(),
+}
+FORWARD = "forward,strides,views,method,noncontiguous"
+
+
+def check(
+    names: list[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    dtypes: str,
+    variants: str | None = FORWARD,
+    policy: str = "deny",
+    samples: int = 8,
+) -> dict[str, Any]:
+    """Run the operator suite in a process of its own; every check must pass. Return its figures."""
+    report = folder / "report.json"
+    command = [sys.executable, "-m", "tests.ops.run", "--ops", ",".join(names), "--policy", policy, "--quiet"]
+    command += ["--dtypes", dtypes, "--json", str(report), "--max-samples", str(samples)]
+    if variants is not None:
+        command += ["--variants", variants]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    return dict(json.loads(report.read_text()))

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The portable kernels, on the simulated chip with its own kernels hidden."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.harness import device
+from tests.ops import portable
+
+
+@pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
+@pytest.mark.parametrize("family", portable.FAMILIES)
+def test_agree_with_the_cpu_and_need_no_host(family: str, tmp_path: Path) -> None:
+    environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
+    portable.check(portable.FAMILIES[family], tmp_path, environment, "float32", samples=4)
+
+
+@pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
+def test_every_form_agrees(tmp_path: Path) -> None:
+    """In-place and out= forms and errors, some of which are the host's."""
+    names = ["add", "clamp", "nn.functional.gelu", "where", "sum", "any", "addmm", "softmax"]
+    environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
+    dtypes = "float32,bfloat16,int64,bool"
+    figures = portable.check(names, tmp_path, environment, dtypes, variants=None, policy="allow", samples=4)
+    assert figures["native_share"] > 0.7
