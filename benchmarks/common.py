@@ -52,6 +52,8 @@ def environment(**values: str) -> None:
         os.environ.setdefault(name, value)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+    # The figures are about the simulated chip, whatever else this machine has.
+    os.environ.setdefault("TORCH_FL_PLUGIN_PATH", str(ROOT / "torch_fl" / "chips" / "sim" / "libfl_sim.so"))
 
 
 def pin_threads() -> None:
