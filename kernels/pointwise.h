@@ -5,9 +5,6 @@
 
 #ifdef FL_FLOATING
 #define C(x) ((A)(x))
-// The maximum and minimum that a NaN wins.
-FUNCTION A max_of(A a, A b) { return a != a || a > b ? a : b; }
-FUNCTION A min_of(A a, A b) { return a != a || a < b ? a : b; }
 FUNCTION A sigmoid(A x) { return 1 / (1 + m_exp(-x)); }
 FUNCTION A softplus(A x) { return x > 0 ? x + m_log1p(m_exp(-x)) : m_log1p(m_exp(x)); }
 FUNCTION A floor_division(A a, A b) {
@@ -53,8 +50,6 @@ FUNCTION A mish_gradient(A x) {
 }
 FUNCTION A clamped(A x, A low, A high) { return min_of(max_of(x, low), high); }
 #else
-FUNCTION A max_of(A a, A b) { return a > b ? a : b; }
-FUNCTION A min_of(A a, A b) { return a < b ? a : b; }
 FUNCTION A power_of(A base, A exponent) {
   if (exponent < 0) return base == 1 ? 1 : base + 1 == 0 ? (exponent % 2 != 0 ? (A)-1 : 1) : 0;
   u64 result = 1, factor = (u64)base;

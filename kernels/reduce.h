@@ -5,14 +5,6 @@
 #define LANES 16
 #define BLOCK 4096
 
-#ifdef FL_FLOATING
-FUNCTION A max_of(A a, A b) { return a != a || a > b ? a : b; }
-FUNCTION A min_of(A a, A b) { return a != a || a < b ? a : b; }
-#else
-FUNCTION A max_of(A a, A b) { return a > b ? a : b; }
-FUNCTION A min_of(A a, A b) { return a < b ? a : b; }
-#endif
-
 // n elements `step` apart. Long stretches in blocks, so that a sum's error grows with the number of blocks only.
 FUNCTION A reduce_run(GLOBAL const IN* x, const i64 at, const i64 n, const i64 step) {
   A total = FIRST;

@@ -19,6 +19,13 @@ std::optional<Language> language_of(const char* dialect);
 const char* type_name(fl_dtype dtype);
 /// The type that values of this one are computed in: f32 for the 16-bit floating-point ones, else the same.
 const char* arithmetic_name(fl_dtype dtype);
+/// Element types with arithmetic, as FL_DTYPE_BIT()s.
+constexpr uint64_t kFloats =
+    FL_DTYPE_BIT(FL_FLOAT16) | FL_DTYPE_BIT(FL_BFLOAT16) | FL_DTYPE_BIT(FL_FLOAT32) | FL_DTYPE_BIT(FL_FLOAT64);
+constexpr uint64_t kIntegers = FL_DTYPE_BIT(FL_UINT8) | FL_DTYPE_BIT(FL_INT8) | FL_DTYPE_BIT(FL_INT16) |
+                               FL_DTYPE_BIT(FL_INT32) | FL_DTYPE_BIT(FL_INT64);
+constexpr uint64_t kBool = FL_DTYPE_BIT(FL_BOOL);
+
 bool is_floating(fl_dtype dtype);
 bool is_integer(fl_dtype dtype);
 

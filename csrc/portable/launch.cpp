@@ -2,6 +2,7 @@
 #include "launch.h"
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <mutex>
 
@@ -42,6 +43,23 @@ Split split(const runtime::Device& device, int64_t n, int64_t least) {
   const int64_t items = std::clamp<int64_t>(n / std::max<int64_t>(least, 1), 1, 4 * units);
   const int64_t chunk = (n + items - 1) / items;
   return {static_cast<uint64_t>((n + chunk - 1) / chunk), chunk};
+}
+
+uint64_t bits_of(double value, bool wide) {
+  uint64_t bits = 0;
+  const auto narrow = static_cast<float>(value);
+  if (wide) {
+    std::memcpy(&bits, &value, sizeof(value));
+  } else {
+    std::memcpy(&bits, &narrow, sizeof(narrow));
+  }
+  return bits;
+}
+
+uint64_t bits_of(const fl_value& v, fl_dtype compute) {
+  const bool real = v.kind == FL_REAL;
+  if (is_floating(compute)) return bits_of(real ? v.u.d : static_cast<double>(v.u.i), compute == FL_FLOAT64);
+  return static_cast<uint64_t>(real ? static_cast<int64_t>(v.u.d) : v.u.i);
 }
 
 fl_kernel make_row(const char* op, uint32_t flags, fl_kernel_fn run, fl_supports_fn supports, Row* data,

@@ -95,6 +95,11 @@ class Members {
   size_t n_ = 0;
 };
 
+/// The value as a kernel reads it with BITS_<type>: of f64 where `wide`, else of f32.
+uint64_t bits_of(double value, bool wide);
+/// Of a number among a call's arguments, in the type that values of `compute` are computed in.
+uint64_t bits_of(const fl_value& v, fl_dtype compute);
+
 /// How many work items share `n` elements, and how many each gets.
 struct Split {
   uint64_t items;
@@ -119,6 +124,10 @@ fl_status protect(const char* op, const F& f) noexcept {
 fl_kernel make_row(const char* op, uint32_t flags, fl_kernel_fn run, fl_supports_fn supports, Row* data,
                    uint64_t dtypes);
 void keep_row(std::unique_ptr<Row> row);
+template <class R>
+R& row_of(const fl_call& call) {
+  return *static_cast<R*>(static_cast<Row*>(call.kernel->user_data));
+}
 /// Never destroyed: work in flight refers to it.
 template <class R, class... A>
 R* keep(A&&... arguments) {
@@ -126,6 +135,12 @@ R* keep(A&&... arguments) {
   R* row = made.get();
   keep_row(std::move(made));
   return row;
+}
+
+/// run() of a row whose data is an R, as the table wants it.
+template <class R>
+fl_status run_row(const fl_call* call) {
+  return protect(call->kernel->op, [&] { return row_of<R>(*call).run(*call); });
 }
 
 /// FL_UNSUPPORTED with this reason.

@@ -55,20 +55,6 @@ Problem::Operand matrix(const fl_tensor& t) {
   return o;
 }
 
-uint64_t bits_of(const fl_value& v, fl_dtype compute) {
-  uint64_t bits = 0;
-  const double real = v.kind == FL_REAL ? v.u.d : static_cast<double>(v.u.i);
-  const auto narrow = static_cast<float>(real);
-  if (compute == FL_FLOAT64) {
-    std::memcpy(&bits, &real, sizeof(real));
-  } else if (is_floating(compute)) {
-    std::memcpy(&bits, &narrow, sizeof(narrow));
-  } else {
-    bits = static_cast<uint64_t>(v.kind == FL_REAL ? static_cast<int64_t>(v.u.d) : v.u.i);
-  }
-  return bits;
-}
-
 // The addend broadcasts to the result: its dimensions are the result's last ones.
 Problem::Operand broadcast(const fl_tensor& t, bool vector) {
   Problem::Operand o{&t, 0, 0, 0};
@@ -305,12 +291,9 @@ class ProductRow : public Row {
     return small || !floating ? direct(call, p) : tiled(call, p);
   }
 
-  static fl_status run_row(const fl_call* call) {
-    return protect(call->kernel->op, [&] { return static_cast<ProductRow*>(call->kernel->user_data)->run(*call); });
-  }
   static fl_status supports(const fl_call* call) {
     Problem p;
-    const auto* row = static_cast<ProductRow*>(call->kernel->user_data);
+    const auto* row = &row_of<ProductRow>(*call);
     return read(*call, row->product_, p) ? FL_OK : decline("a product that the portable kernels do not have");
   }
 
@@ -383,12 +366,9 @@ class ProductRow : public Row {
 }  // namespace
 
 void add_products(Rows& rows, runtime::Chip& chip, Language language) {
-  constexpr uint64_t kTypes = FL_DTYPE_BIT(FL_FLOAT16) | FL_DTYPE_BIT(FL_BFLOAT16) | FL_DTYPE_BIT(FL_FLOAT32) |
-                              FL_DTYPE_BIT(FL_FLOAT64) | FL_DTYPE_BIT(FL_UINT8) | FL_DTYPE_BIT(FL_INT8) |
-                              FL_DTYPE_BIT(FL_INT16) | FL_DTYPE_BIT(FL_INT32) | FL_DTYPE_BIT(FL_INT64);
   for (const Product& product : kProducts) {
-    rows.push_back(make_row(product.op, 0, ProductRow::run_row, ProductRow::supports,
-                            keep<ProductRow>(chip, language, product), kTypes));
+    rows.push_back(make_row(product.op, 0, run_row<ProductRow>, ProductRow::supports,
+                            keep<ProductRow>(chip, language, product), kFloats | kIntegers));
   }
 }
 

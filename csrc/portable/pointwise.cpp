@@ -28,16 +28,11 @@ const Line kTable[] = {
 };
 
 constexpr int kMostArguments = 8;
-constexpr uint64_t kFloats =
-    FL_DTYPE_BIT(FL_FLOAT16) | FL_DTYPE_BIT(FL_BFLOAT16) | FL_DTYPE_BIT(FL_FLOAT32) | FL_DTYPE_BIT(FL_FLOAT64);
-constexpr uint64_t kIntegers = FL_DTYPE_BIT(FL_UINT8) | FL_DTYPE_BIT(FL_INT8) | FL_DTYPE_BIT(FL_INT16) |
-                               FL_DTYPE_BIT(FL_INT32) | FL_DTYPE_BIT(FL_INT64);
-
 uint64_t mask_of(const char* types) {
   uint64_t mask = 0;
   if (std::strchr(types, 'f') != nullptr) mask |= kFloats;
   if (std::strchr(types, 'i') != nullptr) mask |= kIntegers;
-  if (std::strchr(types, 'b') != nullptr) mask |= FL_DTYPE_BIT(FL_BOOL);
+  if (std::strchr(types, 'b') != nullptr) mask |= kBool;
   return mask;
 }
 
@@ -51,20 +46,6 @@ bool is_scalar(const fl_value& v) { return v.kind == FL_BOOLEAN || v.kind == FL_
 
 // How an operand is stepped along the innermost dimension: known to the compiler where it is 0 or 1.
 uint32_t step_class(int64_t stride) { return stride == 0 || stride == 1 ? static_cast<uint32_t>(stride) : 2; }
-
-uint64_t bits_of(const fl_value& v, fl_dtype compute) {
-  uint64_t bits = 0;
-  const double real = v.kind == FL_REAL ? v.u.d : static_cast<double>(v.u.i);
-  if (compute == FL_FLOAT64) {
-    std::memcpy(&bits, &real, sizeof(real));
-  } else if (is_floating(compute)) {
-    const auto narrow = static_cast<float>(real);
-    std::memcpy(&bits, &narrow, sizeof(narrow));
-  } else {
-    bits = static_cast<uint64_t>(v.kind == FL_REAL ? static_cast<int64_t>(v.u.d) : v.u.i);
-  }
-  return bits;
-}
 
 /// One call, looked through once.
 struct Reading {
@@ -197,6 +178,7 @@ Source write_expression(const Line& line, const fl_call& call, const Reading& re
         call.compute_dtype == FL_FLOAT64 ? "#define FL_FLOATING 1\n" : "#define FL_FLOATING 1\n#define FL_F32 1\n";
     source.head += text_of("math.h");
   }
+  source.head += text_of("extrema.h");
   source.head += text_of("pointwise.h");
   source.members = members_of(reading.geometry, reading.n_scalars);
   source.pointers = pointers_of(reading);
@@ -279,11 +261,8 @@ class ExpressionRow : public Row {
     return start(*this, call, reading, variant(call, key, [&] { return write_expression(*line, call, reading); }));
   }
 
-  static fl_status run_row(const fl_call* call) {
-    return protect(call->kernel->op, [&] { return static_cast<ExpressionRow*>(call->kernel->user_data)->run(*call); });
-  }
   static fl_status supports(const fl_call* call) {
-    const auto* row = static_cast<ExpressionRow*>(call->kernel->user_data);
+    const auto* row = &row_of<ExpressionRow>(*call);
     if (row->line_of(*call) == nullptr) return decline("no portable expression for this type or mode");
     Reading reading;
     const char* reason = nullptr;
@@ -355,19 +334,17 @@ class CopyRow : public Row {
     return source;
   }
 
-  static fl_status run_row(const fl_call* call) {
-    return protect(call->kernel->op, [&] {
-      auto* row = static_cast<CopyRow*>(call->kernel->user_data);
-      fl_tensor storage[2];
-      Reading reading;
-      const char* reason = "not a copy of one tensor";
-      if (!read(*call, storage, reading, &reason)) return decline(reason);
-      if (reading.geometry.numel == 0) return static_cast<fl_status>(FL_OK);
-      VariantKey key;
-      add_geometry(key, reading);
-      return start(*row, *call, reading, row->variant(*call, key, [&] { return write(reading); }));
-    });
+  fl_status run(const fl_call& call) {
+    fl_tensor storage[2];
+    Reading reading;
+    const char* reason = "not a copy of one tensor";
+    if (!read(call, storage, reading, &reason)) return decline(reason);
+    if (reading.geometry.numel == 0) return FL_OK;
+    VariantKey key;
+    add_geometry(key, reading);
+    return start(*this, call, reading, variant(call, key, [&] { return write(reading); }));
   }
+
   static fl_status supports(const fl_call* call) {
     fl_tensor storage[2];
     Reading reading;
@@ -386,10 +363,10 @@ void add_pointwise(Rows& rows, runtime::Chip& chip, Language language) {
     for (const Line* line : of_op) dtypes |= mask_of(line->types);
     const bool mutation = op.find("_.") != std::string::npos;  // of a type of its own, which nothing promotes
     constexpr uint32_t kFunctional = FL_KERNEL_PROMOTE | FL_KERNEL_BROADCAST | FL_KERNEL_IN_PLACE_SAFE;
-    rows.push_back(make_row(of_op[0]->op, mutation ? 0 : kFunctional, ExpressionRow::run_row, ExpressionRow::supports,
+    rows.push_back(make_row(of_op[0]->op, mutation ? 0 : kFunctional, run_row<ExpressionRow>, ExpressionRow::supports,
                             keep<ExpressionRow>(chip, language, of_op), dtypes));
   }
-  rows.push_back(make_row("aten::copy", 0, CopyRow::run_row, CopyRow::supports, keep<CopyRow>(chip, language), 0));
+  rows.push_back(make_row("aten::copy", 0, run_row<CopyRow>, CopyRow::supports, keep<CopyRow>(chip, language), 0));
 }
 
 }  // namespace torch_fl::portable

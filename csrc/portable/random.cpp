@@ -26,17 +26,6 @@ double real(const fl_value& v, double absent) {
   return v.kind == FL_REAL ? v.u.d : v.kind == FL_NONE ? absent : static_cast<double>(v.u.i);
 }
 
-uint64_t bits_of(double value, bool wide) {
-  uint64_t bits = 0;
-  const auto narrow = static_cast<float>(value);
-  if (wide) {
-    std::memcpy(&bits, &value, sizeof(value));
-  } else {
-    std::memcpy(&bits, &narrow, sizeof(narrow));
-  }
-  return bits;
-}
-
 /// What a fill draws for each element, and from what.
 struct Plan {
   bool wide = false;      ///< 64-bit draws: two elements a block, else four
@@ -175,11 +164,8 @@ class FillRow : public Row {
     return arguments.launch(call, device(call), module, work.items);
   }
 
-  static fl_status run_row(const fl_call* call) {
-    return protect(call->kernel->op, [&] { return static_cast<FillRow*>(call->kernel->user_data)->run(*call); });
-  }
   static fl_status supports(const fl_call* call) {
-    const auto* row = static_cast<FillRow*>(call->kernel->user_data);
+    const auto* row = &row_of<FillRow>(*call);
     return row->read(*call) ? FL_OK : decline("a random fill that the portable kernels do not have");
   }
 
@@ -190,16 +176,12 @@ class FillRow : public Row {
 }  // namespace
 
 void add_random(Rows& rows, runtime::Chip& chip, Language language) {
-  constexpr uint64_t kFloats =
-      FL_DTYPE_BIT(FL_FLOAT16) | FL_DTYPE_BIT(FL_BFLOAT16) | FL_DTYPE_BIT(FL_FLOAT32) | FL_DTYPE_BIT(FL_FLOAT64);
-  constexpr uint64_t kNumbers = kFloats | FL_DTYPE_BIT(FL_UINT8) | FL_DTYPE_BIT(FL_INT8) | FL_DTYPE_BIT(FL_INT16) |
-                                FL_DTYPE_BIT(FL_INT32) | FL_DTYPE_BIT(FL_INT64) | FL_DTYPE_BIT(FL_BOOL);
   constexpr uint32_t kDense = FL_KERNEL_RANDOM | FL_KERNEL_CONTIGUOUS_OUTPUTS;
   for (const Fill& line : kFills) {
     const bool numbers = line.kind == Kind::Bernoulli || line.kind == Kind::Integers;
     const uint32_t flags = line.kind == Kind::Dropout ? kDense | FL_KERNEL_CONTIGUOUS_INPUTS : kDense;
-    rows.push_back(make_row(line.op, flags, FillRow::run_row, FillRow::supports, keep<FillRow>(chip, language, line),
-                            numbers ? kNumbers : kFloats));
+    rows.push_back(make_row(line.op, flags, run_row<FillRow>, FillRow::supports, keep<FillRow>(chip, language, line),
+                            numbers ? kFloats | kIntegers | kBool : kFloats));
   }
 }
 

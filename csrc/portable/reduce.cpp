@@ -63,11 +63,6 @@ struct Reduction {
   double order = NAN;  ///< of a vector norm: this row is for this order alone
 };
 
-constexpr uint64_t kFloats =
-    FL_DTYPE_BIT(FL_FLOAT16) | FL_DTYPE_BIT(FL_BFLOAT16) | FL_DTYPE_BIT(FL_FLOAT32) | FL_DTYPE_BIT(FL_FLOAT64);
-constexpr uint64_t kIntegers = FL_DTYPE_BIT(FL_UINT8) | FL_DTYPE_BIT(FL_INT8) | FL_DTYPE_BIT(FL_INT16) |
-                               FL_DTYPE_BIT(FL_INT32) | FL_DTYPE_BIT(FL_INT64);
-constexpr uint64_t kBool = FL_DTYPE_BIT(FL_BOOL);
 constexpr uint64_t kAll = kFloats | kIntegers | kBool;
 constexpr auto kOutput = Reduction::InOutput;
 constexpr auto kInput = Reduction::InInput;
@@ -378,6 +373,7 @@ class ReductionRow : public Row {
       std::snprintf(text.data(), text.size(), "#define ORDER %.17g\n", order);
       source.head += text.data();
     }
+    source.head += text_of("extrema.h");
     source.head += text_of("reduce.h");
     // Functions, so that an element is loaded once; they are declared before their use in reduce.h.
     const std::string x = second ? a : arithmetic_name(reading.in->dtype);
@@ -456,12 +452,9 @@ class ReductionRow : public Row {
     return launch_one(call, line, rest, all, partial, reading.out->address, false, true, count);
   }
 
-  static fl_status run_row(const fl_call* call) {
-    return protect(call->kernel->op, [&] { return static_cast<ReductionRow*>(call->kernel->user_data)->run(*call); });
-  }
   static fl_status supports(const fl_call* call) {
     Reading reading;
-    const auto* row = static_cast<ReductionRow*>(call->kernel->user_data);
+    const auto* row = &row_of<ReductionRow>(*call);
     return row->read(*call, reading) ? FL_OK : decline("a reduction that the portable kernels do not have");
   }
 
@@ -538,12 +531,9 @@ class ExtremumRow : public Row {
     return arguments.launch(call, device(call), module, work.outputs.items);
   }
 
-  static fl_status run_row(const fl_call* call) {
-    return protect(call->kernel->op, [&] { return static_cast<ExtremumRow*>(call->kernel->user_data)->run(*call); });
-  }
   static fl_status supports(const fl_call* call) {
     Reading reading;
-    const auto* row = static_cast<ExtremumRow*>(call->kernel->user_data);
+    const auto* row = &row_of<ExtremumRow>(*call);
     return row->read(*call, reading) ? FL_OK : decline("an extremum that the portable kernels do not have");
   }
 
@@ -621,16 +611,9 @@ class VarianceRow : public Row {
     const fl_module module = variant(call, key, [&] { return write(reading); });
     const fl_value& v = call.args[2];
     const double correction = v.kind == FL_NONE ? 1.0 : v.kind == FL_REAL ? v.u.d : static_cast<double>(v.u.i);
-    int64_t bits = 0;
-    const auto narrow = static_cast<float>(correction);
-    if (reading.in->dtype == FL_FLOAT64) {
-      std::memcpy(&bits, &correction, sizeof(correction));
-    } else {
-      std::memcpy(&bits, &narrow, sizeof(narrow));
-    }
     Words words;
     add_members(words, reading, work, reading.reduced.numel);
-    words.add(bits);
+    words.add(static_cast<int64_t>(bits_of(correction, reading.in->dtype == FL_FLOAT64)));
     Arguments arguments;
     arguments.add(*reading.in);
     arguments.add(*reading.out);
@@ -639,12 +622,9 @@ class VarianceRow : public Row {
     return arguments.launch(call, device(call), module, work.outputs.items);
   }
 
-  static fl_status run_row(const fl_call* call) {
-    return protect(call->kernel->op, [&] { return static_cast<VarianceRow*>(call->kernel->user_data)->run(*call); });
-  }
   static fl_status supports(const fl_call* call) {
     Reading reading;
-    const auto* row = static_cast<VarianceRow*>(call->kernel->user_data);
+    const auto* row = &row_of<VarianceRow>(*call);
     return row->read(*call, reading) ? FL_OK : decline("a variance that the portable kernels do not have");
   }
 
@@ -660,15 +640,15 @@ void add_reductions(Rows& rows, runtime::Chip& chip, Language language) {
     const Reduction& first = kTable[i];
     for (; i < std::size(kTable) && std::strcmp(kTable[i].op, first.op) == 0; ++i) lines.push_back(&kTable[i]);
     const uint32_t flags = std::isnan(first.order) ? 0 : static_cast<uint32_t>(FL_KERNEL_VALUE_DEPENDENT);
-    rows.push_back(make_row(first.op, flags, ReductionRow::run_row, ReductionRow::supports,
+    rows.push_back(make_row(first.op, flags, run_row<ReductionRow>, ReductionRow::supports,
                             keep<ReductionRow>(chip, language, lines), first.types));
   }
   for (const Extremum& line : kExtrema) {
-    rows.push_back(make_row(line.op, 0, ExtremumRow::run_row, ExtremumRow::supports,
+    rows.push_back(make_row(line.op, 0, run_row<ExtremumRow>, ExtremumRow::supports,
                             keep<ExtremumRow>(chip, language, line), kFloats | kIntegers));
   }
   for (const Variance& line : kVariances) {
-    rows.push_back(make_row(line.op, FL_KERNEL_VALUE_DEPENDENT, VarianceRow::run_row, VarianceRow::supports,
+    rows.push_back(make_row(line.op, FL_KERNEL_VALUE_DEPENDENT, run_row<VarianceRow>, VarianceRow::supports,
                             keep<VarianceRow>(chip, language, line), kFloats));
   }
 }

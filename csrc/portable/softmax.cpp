@@ -143,12 +143,9 @@ class SoftmaxRow : public Row {
     return arguments.launch(call, device(call), module, work.items);
   }
 
-  static fl_status run_row(const fl_call* call) {
-    return protect(call->kernel->op, [&] { return static_cast<SoftmaxRow*>(call->kernel->user_data)->run(*call); });
-  }
   static fl_status supports(const fl_call* call) {
     Reading reading;
-    const auto* row = static_cast<SoftmaxRow*>(call->kernel->user_data);
+    const auto* row = &row_of<SoftmaxRow>(*call);
     return reading.read(*call, row->line_.backward) ? FL_OK
                                                     : decline("a softmax that the portable kernels do not have");
   }
@@ -160,12 +157,10 @@ class SoftmaxRow : public Row {
 }  // namespace
 
 void add_softmax(Rows& rows, runtime::Chip& chip, Language language) {
-  constexpr uint64_t kTypes =
-      FL_DTYPE_BIT(FL_FLOAT16) | FL_DTYPE_BIT(FL_BFLOAT16) | FL_DTYPE_BIT(FL_FLOAT32) | FL_DTYPE_BIT(FL_FLOAT64);
   constexpr uint32_t kDense = FL_KERNEL_CONTIGUOUS_INPUTS | FL_KERNEL_CONTIGUOUS_OUTPUTS;
   for (const Softmax& line : kOperators) {
-    rows.push_back(make_row(line.op, kDense, SoftmaxRow::run_row, SoftmaxRow::supports,
-                            keep<SoftmaxRow>(chip, language, line), kTypes));
+    rows.push_back(make_row(line.op, kDense, run_row<SoftmaxRow>, SoftmaxRow::supports,
+                            keep<SoftmaxRow>(chip, language, line), kFloats));
   }
 }
 

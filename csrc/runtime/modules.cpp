@@ -89,7 +89,7 @@ const std::string& Modules::identity() {
   return identity_;
 }
 
-fl_module Modules::get(const std::string& source, const std::vector<std::string>& defines) {
+fl_module Modules::get(const std::string& source) {
   if (!device_.chip.has_compiler) throw Error(FL_UNSUPPORTED, device_.chip.name + " has no compiler");
   device_.handle();  // after a fork it refuses, and the lock may be held for ever
   std::promise<fl_module> promise;
@@ -97,9 +97,7 @@ fl_module Modules::get(const std::string& source, const std::vector<std::string>
   Key key;
   {
     const std::lock_guard lock(mutex_);
-    key.text = identity() + "\n";
-    for (const std::string& define : defines) key.text += "#define " + define + "\n";
-    key.text += source;
+    key.text = identity() + "\n" + source;
     auto [at, fresh] = made_.try_emplace(key.text);
     if (!fresh) {
       future = at->second;
@@ -109,7 +107,7 @@ fl_module Modules::get(const std::string& source, const std::vector<std::string>
   }
   if (future.valid()) return future.get();
   try {
-    const fl_module module = make(key, source, defines);
+    const fl_module module = make(key, source);
     promise.set_value(module);
     return module;
   } catch (...) {
@@ -120,24 +118,20 @@ fl_module Modules::get(const std::string& source, const std::vector<std::string>
   }
 }
 
-fl_module Modules::make(const Key& key, const std::string& source, const std::vector<std::string>& defines) {
+fl_module Modules::make(const Key& key, const std::string& source) {
   const bool keeps = device_.chip.compiler.save != nullptr && device_.chip.compiler.load != nullptr;
   const std::string path = keeps ? key.path() : "";
   if (!path.empty()) {
     if (const fl_module module = from_disk(key, path)) return module;
   }
-  const fl_module module = compile(source, defines);
+  const fl_module module = compile(source);
   if (!path.empty()) to_disk(key, path, module);
   return module;
 }
 
-fl_module Modules::compile(const std::string& source, const std::vector<std::string>& defines) {
-  std::vector<const char*> texts;
-  for (const std::string& define : defines) texts.push_back(define.c_str());
+fl_module Modules::compile(const std::string& source) {
   fl_compile_options options{};
   options.struct_size = sizeof(options);
-  options.n_defines = static_cast<uint32_t>(texts.size());
-  options.defines = texts.data();
   fl_module module = nullptr;
   device_.check(device_.chip.compiler.compile(device_.handle(), source.c_str(), &options, &module),
                 "compiling a portable kernel");

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "torch_fl/fl_plugin.h"
 
@@ -18,15 +17,15 @@ class Modules {
  public:
   explicit Modules(Device& device) : device_(device) {}
 
-  /// The module of this source with these definitions ("NAME=VALUE"). The first call compiles, or reads what an earlier
-  /// process compiled; others with the same text wait for it. Modules live as long as the process. Throws Error: the
-  /// chip has no compiler, or what the compiler says.
-  fl_module get(const std::string& source, const std::vector<std::string>& defines = {});
+  /// The module of this source. The first call compiles, or reads what an earlier process compiled; others with the
+  /// same text wait for it. Modules live as long as the process. Throws Error: the chip has no compiler, or what the
+  /// compiler says.
+  fl_module get(const std::string& source);
 
  private:
   struct Key;
-  fl_module make(const Key& key, const std::string& source, const std::vector<std::string>& defines);
-  fl_module compile(const std::string& source, const std::vector<std::string>& defines);
+  fl_module make(const Key& key, const std::string& source);
+  fl_module compile(const std::string& source);
   fl_module from_disk(const Key& key, const std::string& path);
   void to_disk(const Key& key, const std::string& path, fl_module module);
   const std::string& identity();
