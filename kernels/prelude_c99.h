@@ -48,6 +48,22 @@ typedef f32 f32x16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef f32 f32x8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef f64 f64x8 __attribute__((vector_size(64), aligned(8), may_alias));
 typedef f64 f64x4 __attribute__((vector_size(32), aligned(8), may_alias));
+typedef i32 i32x16 __attribute__((vector_size(64), aligned(4), may_alias));
+typedef u32 u32x16 __attribute__((vector_size(64), aligned(4), may_alias));
+typedef f16 f16x16 __attribute__((vector_size(32), aligned(2), may_alias));
+typedef u16 u16x16 __attribute__((vector_size(32), aligned(2), may_alias));
+#define VECTOR_SPLAT(c) ((f32x16){0} + (c))
+#define VECTOR_PICK(condition, a, b) VECTOR_AS_F32(((condition) & (i32x16)(a)) | (~(condition) & (i32x16)(b)))
+#define VECTOR_AS_F32(x) ((f32x16)(x))
+#define VECTOR_AS_I32(x) ((i32x16)(x))
+#define VECTOR_AS_U32(x) ((u32x16)(x))
+#define VECTOR_TO_F32(x) __builtin_convertvector(x, f32x16)
+#define VECTOR_LOAD_f32(p, i) (*(const f32x16*)((p) + (i)))
+#define VECTOR_LOAD_f16(p, i) __builtin_convertvector(*(const f16x16*)((p) + (i)), f32x16)
+#define VECTOR_LOAD_bf16(p, i) ((f32x16)(__builtin_convertvector(*(const u16x16*)((p) + (i)), u32x16) << 16))
+#define VECTOR_STORE_f32(p, i, v) (*(f32x16*)((p) + (i)) = (v))
+#define VECTOR_STORE_f16(p, i, v) (*(f16x16*)((p) + (i)) = __builtin_convertvector(v, f16x16))
+#define VECTOR_STORE_bf16(p, i, v) (*(u16x16*)((p) + (i)) = __builtin_convertvector(v_bf16_of(v), u16x16))
 #define ZERO_f32x16 {0}
 #define ZERO_f32x8 {0}
 #define ZERO_f64x8 {0}

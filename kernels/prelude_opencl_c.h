@@ -32,6 +32,20 @@ typedef float8 f32x8;
 #define VLOAD_f32x8(p) vload8(0, p)
 #define VSTORE_f32x16(v, p) vstore16(v, 0, p)
 #define VSTORE_f32x8(v, p) vstore8(v, 0, p)
+typedef int16 i32x16;
+typedef uint16 u32x16;
+#define VECTOR_SPLAT(c) (float16)(c)
+#define VECTOR_PICK(condition, a, b) ((condition) ? (a) : (b))
+#define VECTOR_AS_F32(x) as_float16(x)
+#define VECTOR_AS_I32(x) as_int16(x)
+#define VECTOR_AS_U32(x) as_uint16(x)
+#define VECTOR_TO_F32(x) convert_float16(x)
+#define VECTOR_LOAD_f32(p, i) vload16(0, (p) + (i))
+#define VECTOR_LOAD_f16(p, i) vload_half16(0, (GLOBAL const half*)(p) + (i))
+#define VECTOR_LOAD_bf16(p, i) as_float16(convert_uint16(vload16(0, (p) + (i))) << 16)
+#define VECTOR_STORE_f32(p, i, v) vstore16(v, 0, (p) + (i))
+#define VECTOR_STORE_f16(p, i, v) vstore_half16_rte(v, 0, (GLOBAL half*)(p) + (i))
+#define VECTOR_STORE_bf16(p, i, v) vstore16(convert_ushort16(v_bf16_of(v)), 0, (p) + (i))
 #ifdef FL_F64
 typedef double8 f64x8;
 typedef double4 f64x4;

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Portable kernels on every OpenCL device against stock CPU on the same cores: share of the CPU's speed.
 
-OCL_ICD_VENDORS=VENV/share/opencl/vendors python chips/opencl/bench_portable.py
+OCL_ICD_VENDORS=VENV/share/opencl/vendors python chips/opencl/bench_portable.py [--only WORD]
+
+Calls are enqueued in rows of CALLS and waited for once, as a model's are; the CPU runs the same rows. Before each turn the
+machine rests: idle threads of the CPU's pool spin for a while, on the same two cores.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -29,6 +33,8 @@ TARGETS = {
     "gelu 4096x1024": (0.8, 0.8),
 }
 ENQUEUE_TARGET_US = 8.0
+CALLS = 8
+REST_SECONDS = 0.03
 
 
 def cases(device: str) -> dict[str, Callable[[], Any]]:
@@ -52,6 +58,8 @@ def cases(device: str) -> dict[str, Callable[[], Any]]:
 
 def main() -> None:
     """Measure, print the table, and judge."""
+    only = sys.argv.pop(sys.argv.index("--only") + 1) if "--only" in sys.argv else ""
+    sys.argv = [word for word in sys.argv if word != "--only"]
     options = common.arguments(__doc__, repeats=7)
     os.environ.setdefault("TORCH_FL_PLUGIN_PATH", str(common.ROOT / "torch_fl/chips/opencl/libfl_opencl.so"))
     import torch
@@ -66,18 +74,25 @@ def main() -> None:
         pocl = "Portable" in device.name
         short = "PoCL" if pocl else device.name.split(" (")[-1].strip("()") or device.name
 
-        def wait(function: Callable[[], Any], index: int = index) -> None:
-            function()
-            torch.fl.synchronize(index)
+        def row(function: Callable[[], Any], index: int | None) -> None:
+            for _ in range(CALLS):
+                function()
+            if index is not None:
+                torch.fl.synchronize(index)
 
         for name, function in there.items():
-            times = common.interleave({"cpu": here[name], "fl": partial(wait, function)}, options.repeats)
+            if only not in name:
+                continue
+            pair = {"cpu": partial(row, here[name], None), "fl": partial(row, function, index)}
+            times = common.interleave(pair, options.repeats, settle=partial(time.sleep, REST_SECONDS))
             share = common.ratio(times, "cpu", "fl")
-            detail = f"fl {common.median(times['fl']) / 1e3:.0f} us, cpu {common.median(times['cpu']) / 1e3:.0f} us"
+            detail = ", ".join(f"{who} {common.median(times[who]) / CALLS / 1e3:.0f} us" for who in ("fl", "cpu"))
             rows.append(common.Row(f"{short} {name}", share, "of cpu", TARGETS[name][0 if pocl else 1], detail, True))
         x = torch.ones(64, 64).to(f"fl:{index}")
         add = {"add": partial(torch.add, x, x)}
-        enqueue = common.interleave(add, options.repeats, 0.002, partial(torch.fl.synchronize, index))["add"]
+        for _ in range(2000):  # until memory and the runtime's threads are warm
+            torch.add(x, x)
+        enqueue = common.interleave(add, 5 * options.repeats, 0.002, partial(torch.fl.synchronize, index))["add"]
         rows.append(common.Row(f"{short} enqueue add 64x64", common.median(enqueue) / 1e3, "us", ENQUEUE_TARGET_US))
     common.finish("portable kernels on OpenCL", rows, options)
 

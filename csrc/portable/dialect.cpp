@@ -86,6 +86,12 @@ bool is_floating(fl_dtype dtype) {
 
 bool is_integer(fl_dtype dtype) { return dtype >= FL_UINT8 && dtype <= FL_INT64; }
 
+std::string math_functions(bool vectors) {
+  std::string text = std::string(text_of("math_scalar.h")) + text_of("math.h");
+  if (vectors) text += std::string(text_of("vector.h")) + text_of("math_vector.h") + text_of("math.h");
+  return text;
+}
+
 std::string compose(Language language, bool has_f64, const Source& source) {
   std::string text;
   if (has_f64) text += "#define FL_F64 1\n";

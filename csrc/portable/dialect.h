@@ -43,6 +43,10 @@ struct Source {
   std::string body;
 };
 
+/// Elementary functions (kernels/math.h) for a head that has defined FL_F32 where values are computed in f32; with
+/// `vectors` also those of vectors, and what else there is for these (kernels/vector.h).
+std::string math_functions(bool vectors);
+
 constexpr const char* kEntry = "fl_kernel";  ///< the name of every composed kernel
 
 /// Parameters of the entry: address and offset of each pointer, then `p`.

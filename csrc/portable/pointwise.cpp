@@ -176,7 +176,7 @@ Source write_expression(const Line& line, const fl_call& call, const Reading& re
   if (is_floating(call.compute_dtype)) {
     source.head +=
         call.compute_dtype == FL_FLOAT64 ? "#define FL_FLOATING 1\n" : "#define FL_FLOATING 1\n#define FL_F32 1\n";
-    source.head += text_of("math.h");
+    source.head += math_functions(false);
   }
   source.head += text_of("extrema.h");
   source.head += text_of("pointwise.h");

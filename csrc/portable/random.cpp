@@ -115,7 +115,7 @@ class FillRow : public Row {
     const std::string type = type_name(call.outs[0]->dtype), a = plan.computes ? "f64" : "f32";
     Source source;
     source.head = std::string("#ifdef __OPENCL_VERSION__\n#pragma OPENCL FP_CONTRACT OFF\n#endif\n#define A ") + a +
-                  "\n" + (plan.computes ? "" : "#define FL_F32 1\n") + text_of("math.h") + text_of("random.h") +
+                  "\n" + (plan.computes ? "" : "#define FL_F32 1\n") + math_functions(false) + text_of("random.h") +
                   "#define FIRST BITS_" + a + "(p.first)\n#define SECOND BITS_" + a + "(p.second)\n";
     source.members = "  i64 numel, chunk;\n  u64 seed, offset, first, second";
     source.pointers = {{type, "out", true}};

@@ -61,6 +61,22 @@ struct Reduction {
   const char* last;  ///< of a; sees p.count
   enum Accumulate : uint8_t { InOutput, InInput, InByte } accumulate;
   double order = NAN;  ///< of a vector norm: this row is for this order alone
+
+  // The same of vectors of f32; null: numbers only.
+  const char* vector_map() const {
+    const auto is = [&](const char* text) { return std::strcmp(map, text) == 0; };
+    return is("x") || is("x * x")   ? map
+           : is("fabs(x)")          ? "MAGNITUDE(x)"
+           : is("(x != x ? 0 : x)") ? "PICK(x != x, SPLAT(0.0f), x)"
+                                    : nullptr;
+  }
+  const char* vector_join() const {
+    const auto is = [&](const char* text) { return std::strcmp(join, text) == 0; };
+    return is("a + b") || is("a * b") ? join
+           : is("max_of(a, b)")       ? "v_max_of(a, b)"
+           : is("min_of(a, b)")       ? "v_min_of(a, b)"
+                                      : nullptr;
+  }
 };
 
 constexpr uint64_t kAll = kFloats | kIntegers | kBool;
@@ -132,7 +148,8 @@ struct Reading {
     const bool listed = v != nullptr && v->kind == FL_INTEGERS && v->count > 0;
     const bool one = v != nullptr && v->kind == FL_INTEGER;
     if (!listed && !one) {
-      if (which == Which::One || (which == Which::ListOrAll && v->kind == FL_INTEGERS)) return false;
+      if (which == Which::One) return false;
+      if (which == Which::ListOrAll && v->kind == FL_INTEGERS) return true;
       for (int64_t d = 0; d < ndim; ++d) goes[d] = true;
       return true;
     }
@@ -237,6 +254,9 @@ std::string each_tile(const Reading& reading, const std::string& store) {
   text +=
       "    A total[TILE], block[TILE];\n"
       "    for (int c = 0; c < TILE; ++c) total[c] = block[c] = FIRST;\n"
+      "#if VECTORS\n"
+      "    f32x16 v0 = SPLAT(FIRST), v1 = v0, v2 = v0, v3 = v0;\n"
+      "#endif\n"
       "    i64 since = 0;\n";
   std::string row = "at";
   for (int d = 0; d < reduced.rank; ++d) {
@@ -248,14 +268,23 @@ std::string each_tile(const Reading& reading, const std::string& store) {
   text += "    {\n      const i64 row = " + row +
           ";\n"
           "      if (there == TILE) {\n"
+          "#if VECTORS\n"
+          "        v0 = V_JOIN(v0, V_MAP(V_LOAD(x, row)));\n"
+          "        v1 = V_JOIN(v1, V_MAP(V_LOAD(x, row + 16)));\n"
+          "        v2 = V_JOIN(v2, V_MAP(V_LOAD(x, row + 32)));\n"
+          "        v3 = V_JOIN(v3, V_MAP(V_LOAD(x, row + 48)));\n"
+          "#else\n"
           "        for (int c = 0; c < TILE; ++c) block[c] = JOIN(block[c], MAP(LOAD(x, row + c)));\n"
+          "#endif\n"
           "      } else {\n"
           "        for (i64 c = 0; c < there; ++c) block[c] = JOIN(block[c], MAP(LOAD(x, row + c)));\n"
           "      }\n"
           "      if (++since == 256) {\n"
+          "        TAKE_UP\n"
           "        for (int c = 0; c < TILE; ++c) { total[c] = JOIN(total[c], block[c]); block[c] = FIRST; }\n"
           "        since = 0;\n"
           "      }\n    }\n"
+          "    TAKE_UP\n"
           "    for (i64 c = 0; c < there; ++c) {\n      const A a = JOIN(total[c], block[c]);\n" +
           store + "    }\n";
   return text + "  }\n";
@@ -315,9 +344,11 @@ std::string limits(const std::string& a, fl_dtype dtype) {
   return "#define LOWEST ((" + a + ")((u64)1 << (8 * sizeof(" + a + ") - 1)))\n#define HIGHEST ((" + a + ")~LOWEST)\n";
 }
 
-std::string head_of(const std::string& a, bool floating, fl_dtype in, bool dense) {
-  return "#define A " + a + "\n" + (floating ? "#define FL_FLOATING 1\n" : "") + "#define IN " + type_name(in) +
-         "\n#define LOAD(p, i) LOAD_" + type_name(in) + "(p, i)\n#define STEP " + (dense ? "1" : "0") + "\n";
+std::string head_of(const std::string& a, bool floating, fl_dtype in, bool dense, bool vectors = false) {
+  return std::string("#define VECTORS ") + (vectors ? "1" : "0") + "\n#define V_LOAD(p, i) VECTOR_LOAD_" +
+         type_name(in) + "(p, i)\n" + "#define A " + a + "\n" + (floating ? "#define FL_FLOATING 1\n" : "") +
+         "#define IN " + type_name(in) + "\n#define LOAD(p, i) LOAD_" + type_name(in) + "(p, i)\n#define STEP " +
+         (dense ? "1" : "0") + "\n";
 }
 
 bool dense_inside(const Reading& reading) { return reading.reduced.in[reading.reduced.rank - 1] == 1; }
@@ -364,23 +395,31 @@ class ReductionRow : public Row {
     const fl_dtype acc = accumulator(line, reading);
     const std::string a = arithmetic_name(acc);
     const bool dense = second || dense_inside(reading);
+    const fl_dtype in = second ? acc : reading.in->dtype;
+    const char* vector_map = second ? "x" : line.vector_map();
+    const bool vectors = acc == FL_FLOAT32 && is_floating(in) && in != FL_FLOAT64 && vector_map != nullptr &&
+                         line.vector_join() != nullptr;
     Source source;
-    source.head = head_of(a, is_floating(acc), second ? acc : reading.in->dtype, dense) + limits(a, acc) +
-                  "#define FIRST ((A)(" + line.first +
-                  "))\n#define JOIN(a, b) join_of(a, b)\n#define MAP(x) map_of(x)\n";
+    source.head = head_of(a, is_floating(acc), in, dense, vectors) + limits(a, acc) + "#define FIRST ((A)(" +
+                  line.first + "))\n#define JOIN(a, b) join_of(a, b)\n#define MAP(x) map_of(x)\n";
     if (line.order == kAnyOrder) {
       std::array<char, 40> text{};
       std::snprintf(text.data(), text.size(), "#define ORDER %.17g\n", order);
       source.head += text.data();
     }
     source.head += text_of("extrema.h");
-    source.head += text_of("reduce.h");
-    // Functions, so that an element is loaded once; they are declared before their use in reduce.h.
+    // Functions, so that an element is loaded once.
     const std::string x = second ? a : arithmetic_name(reading.in->dtype);
     const std::string functions = "FUNCTION A map_of(const " + x + " x) { return (A)(" + (second ? "x" : line.map) +
                                   "); }\nFUNCTION A join_of(const A a, const A b) { return (A)(" + line.join + "); }\n";
-    const size_t place = source.head.find("// n elements");
-    source.head.insert(place, functions);
+    if (vectors) {
+      source.head = std::string("#define FL_F32 1\n") + math_functions(true) + source.head +
+                    "FUNCTION f32x16 v_map_of(const f32x16 x) { return " + vector_map +
+                    "; }\nFUNCTION f32x16 v_join_of(const f32x16 a, const f32x16 b) { return " + line.vector_join() +
+                    "; }\n#define V_MAP(x) v_map_of(x)\n#define V_JOIN(a, b) v_join_of(a, b)\n";
+    }
+    source.head += functions;
+    source.head += text_of("reduce.h");
     source.members = members_of(reading);
     source.pointers = {{second ? a : type_name(reading.in->dtype), "x"},
                        {partial ? a : type_name(reading.out->dtype), "out", true}};
@@ -391,6 +430,11 @@ class ReductionRow : public Row {
                                             ", (" + line.last + "));\n";
     if (tiles) {
       source.head += "#define TILE " + number(kTile) + "\n";
+      // What the vectors hold goes to `block`, which is FIRST until then where they are used.
+      source.head += vectors ? "#define TAKE_UP if (there == TILE) { VSTORE_f32x16(v0, block); "
+                               "VSTORE_f32x16(v1, block + 16); VSTORE_f32x16(v2, block + 32); "
+                               "VSTORE_f32x16(v3, block + 48); v0 = v1 = v2 = v3 = SPLAT(FIRST); }\n"
+                             : "#define TAKE_UP\n";
       source.body = each_tile(reading, store);
       return source;
     }

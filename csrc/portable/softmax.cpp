@@ -45,83 +45,44 @@ struct Reading {
   }
 };
 
-// One result line: the elements of a row, `step` apart. A log-softmax needs no second exponential: x - max - log(sum).
-std::string forward_body(bool log, const std::string& in, const std::string& out) {
-  const std::string x = "LOAD_" + in + "(x, at + j * step)", to = "STORE_" + out + "(out, at + j * step, ";
-  return "    A lane[LANES];\n"
-         "    for (int k = 0; k < LANES; ++k) lane[k] = -INF_F;\n"
-         "    for (i64 j = 0; j + LANES <= p.size; j += LANES) {\n"
-         "      for (int k = 0; k < LANES; ++k) { const A v = LOAD_" +
-         in +
-         "(x, at + (j + k) * step); lane[k] = v > lane[k] ? v : lane[k]; }\n"
-         "    }\n"
-         "    A top = -INF_F;\n"
-         "    for (int k = 0; k < LANES; ++k) top = lane[k] > top ? lane[k] : top;\n"
-         "    for (i64 j = p.size / LANES * LANES; j < p.size; ++j) { const A v = " +
-         x +
-         "; top = v > top ? v : top; }\n"
-         "    for (int k = 0; k < LANES; ++k) lane[k] = 0;\n"
-         "    A sum = 0;\n"
-         "    for (i64 j = 0; j + LANES <= p.size; j += LANES) {\n"
-         "      for (int k = 0; k < LANES; ++k) lane[k] += m_exp(LOAD_" +
-         in +
-         "(x, at + (j + k) * step) - top);\n"
-         "    }\n"
-         "    for (i64 j = p.size / LANES * LANES; j < p.size; ++j) sum += m_exp(" +
-         x +
-         " - top);\n"
-         "    for (int k = 0; k < LANES; ++k) sum += lane[k];\n" +
-         (log ? "    const A shift = top + m_log(sum);\n    VECTOR_LOOP\n    for (i64 j = 0; j < p.size; ++j) " + to +
-                    x + " - shift);\n"
-              : "    const A scale = 1 / sum;\n    VECTOR_LOOP\n    for (i64 j = 0; j < p.size; ++j) " + to + "m_exp(" +
-                    x + " - top) * scale);\n");
-}
-
-// softmax: (g - sum(g y)) y; log-softmax: g - sum(g) exp(y).
-std::string backward_body(bool log, const std::string& g, const std::string& y, const std::string& out) {
-  const auto at = [](const std::string& type, const char* name, const char* j) {
-    return "LOAD_" + type + "(" + name + ", at + " + j + " * step)";
-  };
-  const std::string gk = at(g, "x", "(j + k)"), yk = at(y, "y", "(j + k)"), gj = at(g, "x", "j"), yj = at(y, "y", "j");
-  return "    A lane[LANES];\n"
-         "    for (int k = 0; k < LANES; ++k) lane[k] = 0;\n"
-         "    A sum = 0;\n"
-         "    for (i64 j = 0; j + LANES <= p.size; j += LANES) {\n"
-         "      for (int k = 0; k < LANES; ++k) lane[k] += " +
-         gk + (log ? "" : " * " + yk) +
-         ";\n"
-         "    }\n"
-         "    for (i64 j = p.size / LANES * LANES; j < p.size; ++j) sum += " +
-         gj + (log ? "" : " * " + yj) +
-         ";\n"
-         "    for (int k = 0; k < LANES; ++k) sum += lane[k];\n"
-         "    VECTOR_LOOP\n"
-         "    for (i64 j = 0; j < p.size; ++j) STORE_" +
-         out + "(out, at + j * step, " + (log ? gj + " - m_exp(" + yj + ") * sum" : "(" + gj + " - sum) * " + yj) +
-         ");\n";
-}
-
 class SoftmaxRow : public Row {
  public:
   SoftmaxRow(runtime::Chip& chip, Language language, const Softmax& line) : Row(chip, language), line_(line) {}
 
+  static bool is_wide(const Reading& reading) { return reading.tensors[1]->dtype == FL_FLOAT64; }
+  static bool with_vectors(const Reading& reading) {
+    return !is_wide(reading) && (reading.inner == 1 ? reading.size >= 16 : reading.inner >= 16);
+  }
+
   Source write(const Reading& reading) const {
     const auto type = [&](int k) { return std::string(type_name(reading.tensors[k]->dtype)); };
-    const bool wide = reading.tensors[1]->dtype == FL_FLOAT64;
+    const bool vectors = with_vectors(reading);
+    const std::string gradient = line_.backward ? "_gradient" : "", operands = line_.backward ? "x, y, out" : "x, out";
     Source source;
-    source.head = std::string("#define A ") + (wide ? "f64\n" : "f32\n#define FL_F32 1\n") + "#define LANES 16\n" +
-                  text_of("math.h");
+    source.head = std::string("#define A ") + (is_wide(reading) ? "f64\n" : "f32\n#define FL_F32 1\n") + "#define X " +
+                  type(1) + "\n#define Y " + type(line_.backward ? 2 : 1) + "\n#define OUT " + type(0) +
+                  "\n#define LOG " + (line_.log ? "1" : "0") + "\n#define VECTORS " + (vectors ? "1\n" : "0\n") +
+                  math_functions(vectors) + text_of("softmax.h");
     source.members = "  i64 lines, chunk, size, inner";
     source.pointers = {{type(0), "out", true}, {type(1), "x"}};
     if (line_.backward) source.pointers.push_back({type(2), "y"});
-    source.body = std::string("  const i64 end = (item + 1) * p.chunk < p.lines ? (item + 1) * p.chunk : p.lines;\n") +
-                  "  const i64 step = " + (reading.inner == 1 ? "1" : "p.inner") +
-                  ";\n"
-                  "  for (i64 line = item * p.chunk; line < end; ++line) {\n"
-                  "    const i64 at = line / p.inner * p.inner * p.size + line % p.inner;\n" +
-                  (line_.backward ? backward_body(line_.log, type(1), type(2), type(0))
-                                  : forward_body(line_.log, type(1), type(0))) +
-                  "  }\n";
+    const auto handle = [&](const char* form, const char* rest) {
+      return "softmax" + gradient + form + "(" + operands + ", at, p.size" + rest + ");\n";
+    };
+    source.body =
+        "  const i64 end = (item + 1) * p.chunk < p.lines ? (item + 1) * p.chunk : p.lines;\n"
+        "  for (i64 line = item * p.chunk; line < end;) {\n"
+        "    const i64 at = line / p.inner * p.inner * p.size + line % p.inner;\n";
+    if (vectors && reading.inner == 1) {
+      source.body += "    " + handle("_row", "");
+    } else if (vectors) {
+      source.body += "    if (p.inner - line % p.inner >= LANES && end - line >= LANES) {\n      " +
+                     handle("_lines", ", p.inner") + "      line += LANES;\n      continue;\n    }\n    " +
+                     handle("_line", ", p.inner");
+    } else {
+      source.body += "    " + handle("_line", reading.inner == 1 ? ", 1" : ", p.inner");
+    }
+    source.body += "    ++line;\n  }\n";
     return source;
   }
 
@@ -131,7 +92,7 @@ class SoftmaxRow : public Row {
     if (reading.tensors[0]->numel == 0) return FL_OK;
     VariantKey key;
     for (int k = 0; k < reading.count; ++k) key.add(static_cast<uint32_t>(reading.tensors[k]->dtype));
-    key.add(reading.inner == 1 ? 1 : 0);
+    key.add((reading.inner == 1 ? 1u : 0u) | (with_vectors(reading) ? 2u : 0u));
     const int64_t lines = reading.outer * reading.inner;
     const Split work = split(device(call), lines, std::max<int64_t>(1, 4096 / reading.size));
     const fl_module module = variant(call, key, [&] { return write(reading); });
