@@ -31,13 +31,13 @@ FUNCTION F M(exp)(F x) {
   return (M(expm1_reduced)(rest) + 1.0f) * M(power_of_two)(half_n) * M(power_of_two)(n - half_n);
 }
 FUNCTION F M(expm1)(F x) {
-  F bounded = PICK(x > SPLAT(88.0f), SPLAT(88.0f), x);
+  F bounded = PICK(x > SPLAT(89.0f), SPLAT(89.0f), x);
   bounded = PICK(bounded < SPLAT(-20.0f), SPLAT(-20.0f), bounded);
   F rest;
   const I n = M(reduce)(bounded, &rest);
-  const F half_power = M(power_of_two)(n - 1);
-  const F value = 2.0f * (half_power * M(expm1_reduced)(rest) + (half_power - 0.5f));
-  return PICK(x > SPLAT(88.0f), M(exp)(x), PICK(MAGNITUDE(x) < SPLAT(1e-7f), x, value));
+  const F half_power = M(power_of_two)(n - 1);  // n may be 128
+  const F value = (half_power * M(expm1_reduced)(rest) + (half_power - 0.5f)) * 2.0f;
+  return PICK(MAGNITUDE(x) < SPLAT(1e-7f), x, value);
 }
 FUNCTION F M(log)(F x) {
   const F scaled = PICK(x < SPLAT(1.17549435e-38f), x * 8388608.0f, x);
@@ -71,7 +71,7 @@ FUNCTION F M(log1p)(F x) {
 FUNCTION F M(tanh)(F x) {
   const F magnitude = MAGNITUDE(x);
   const F bounded = PICK(magnitude > SPLAT(10.0f), SPLAT(10.0f), magnitude);
-  const F e = M(expm1)(-2.0f * bounded);
+  const F e = M(expm1)(bounded * -2.0f);
   return PICK(x != x, x, WITH_SIGN(-e / (e + 2.0f), x));
 }
 // x P(x^2) / Q(x^2), relative error of the fit 1.4e-8 up to where erf rounds to 1

@@ -52,6 +52,13 @@ typedef i32 i32x16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef u32 u32x16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef f16 f16x16 __attribute__((vector_size(32), aligned(2), may_alias));
 typedef u16 u16x16 __attribute__((vector_size(32), aligned(2), may_alias));
+#define VECTOR_FIRST(v) (v)[0]
+#define VECTOR_SWAP_8(v) __builtin_shuffle(v, (i32x16){8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7})
+#define VECTOR_SWAP_4(v) __builtin_shuffle(v, (i32x16){4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11})
+#define VECTOR_SWAP_2(v) __builtin_shuffle(v, (i32x16){2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13})
+#define VECTOR_SWAP_1(v) __builtin_shuffle(v, (i32x16){1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14})
+#define VECTOR_LOAD_bytes(p) (*(const u32x16*)(p))
+#define VECTOR_STORE_bytes(p, v) (*(u32x16*)(p) = (v))
 #define VECTOR_SPLAT(c) ((f32x16){0} + (c))
 #define VECTOR_PICK(condition, a, b) VECTOR_AS_F32(((condition) & (i32x16)(a)) | (~(condition) & (i32x16)(b)))
 #define VECTOR_AS_F32(x) ((f32x16)(x))

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dialect in OpenCL C 1.2.
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed"  // not every VECTOR_LOOP can be
+#endif
 #define GLOBAL __global
 #define FUNCTION static inline
 #define VECTOR_LOOP _Pragma("clang loop vectorize(assume_safety)")
@@ -20,8 +23,24 @@ typedef double f64;
 #define BITS_f32(x) as_float((u32)(x))
 #define FLOAT_OF_BITS(x) as_float(x)
 #define BITS_OF_FLOAT(x) as_uint(x)
-#define LOAD_f16(p, i) vload_half((i), (GLOBAL const half*)(p))
-#define STORE_f16(p, i, v) vstore_half_rte((f32)(v), (i), (GLOBAL half*)(p))
+// By arithmetic on bits rather than vload_half, whose calls compilers do not vectorise.
+FUNCTION f32 f32_of_f16(f16 half_bits) {
+  const u32 bits = half_bits, exponent = bits & 0x7c00u, rest = bits & 0x7fffu;
+  const u32 normal = (rest << 13) + (exponent == 0x7c00u ? 0x70000000u : 0x38000000u);
+  const u32 subnormal = BITS_OF_FLOAT((f32)(i32)(rest) * 5.9604644775390625e-08f);
+  return FLOAT_OF_BITS((exponent == 0 ? subnormal : normal) | (bits & 0x8000u) << 16);
+}
+// Nearest even. Adding 0.5 rounds a value below 2^-14 at the last place of the subnormal numbers.
+FUNCTION f16 f16_of(f32 value) {
+  const u32 bits = BITS_OF_FLOAT(value), rest = bits & 0x7fffffffu;
+  const u32 normal = (rest - 0x38000000u + 0x0fffu + ((rest >> 13) & 1u)) >> 13;
+  const u32 subnormal = BITS_OF_FLOAT(FLOAT_OF_BITS(rest < 0x38800000u ? rest : 0u) + 0.5f) - 0x3f000000u;
+  const u32 finite = rest < 0x38800000u ? subnormal : normal;
+  const u32 special = rest > 0x7f800000u ? 0x7e00u : 0x7c00u;
+  return (f16)((rest >= 0x47800000u ? special : finite) | (bits >> 16 & 0x8000u));
+}
+#define LOAD_f16(p, i) f32_of_f16((p)[i])
+#define STORE_f16(p, i, v) ((p)[i] = f16_of((f32)(v)))
 typedef float16 f32x16;
 typedef float8 f32x8;
 #define ZERO_f32x16 (float16)(0)
@@ -34,6 +53,13 @@ typedef float8 f32x8;
 #define VSTORE_f32x8(v, p) vstore8(v, 0, p)
 typedef int16 i32x16;
 typedef uint16 u32x16;
+#define VECTOR_FIRST(v) (v).s0
+#define VECTOR_SWAP_8(v) (v).s89abcdef01234567
+#define VECTOR_SWAP_4(v) (v).s45670123cdef89ab
+#define VECTOR_SWAP_2(v) (v).s23016745ab89efcd
+#define VECTOR_SWAP_1(v) (v).s1032547698badcfe
+#define VECTOR_LOAD_bytes(p) vload16(0, (GLOBAL const u32*)(p))
+#define VECTOR_STORE_bytes(p, v) vstore16(v, 0, (GLOBAL u32*)(p))
 #define VECTOR_SPLAT(c) (float16)(c)
 #define VECTOR_PICK(condition, a, b) ((condition) ? (a) : (b))
 #define VECTOR_AS_F32(x) as_float16(x)

@@ -7,13 +7,12 @@
 #define BLOCK 4096
 
 #if VECTORS
-FUNCTION A join_lanes(const f32x16 v) {
-  A lane[LANES];
-  VSTORE_f32x16(v, lane);
-  for (int width = LANES / 2; width > 0; width /= 2) {
-    for (int k = 0; k < width; ++k) lane[k] = JOIN(lane[k], lane[k + width]);
-  }
-  return lane[0];
+FUNCTION A join_lanes(f32x16 v) {
+  v = V_JOIN(v, VECTOR_SWAP_8(v));
+  v = V_JOIN(v, VECTOR_SWAP_4(v));
+  v = V_JOIN(v, VECTOR_SWAP_2(v));
+  v = V_JOIN(v, VECTOR_SWAP_1(v));
+  return VECTOR_FIRST(v);
 }
 #endif
 

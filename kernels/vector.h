@@ -9,18 +9,18 @@ FUNCTION u32x16 v_bf16_of(f32x16 value) {
 }
 FUNCTION f32x16 v_max_of(f32x16 a, f32x16 b) { return VECTOR_PICK((a != a) | (a > b), a, b); }
 FUNCTION f32x16 v_min_of(f32x16 a, f32x16 b) { return VECTOR_PICK((a != a) | (a < b), a, b); }
+// Of the numbers of one vector.
 FUNCTION f32 v_sum(f32x16 v) {
-  f32 lane[VECTOR_WIDTH];
-  VSTORE_f32x16(v, lane);
-  for (int width = VECTOR_WIDTH / 2; width > 0; width /= 2) {
-    for (int k = 0; k < width; ++k) lane[k] += lane[k + width];
-  }
-  return lane[0];
+  v += VECTOR_SWAP_8(v);
+  v += VECTOR_SWAP_4(v);
+  v += VECTOR_SWAP_2(v);
+  v += VECTOR_SWAP_1(v);
+  return VECTOR_FIRST(v);
 }
 FUNCTION f32 v_max(f32x16 v) {
-  f32 lane[VECTOR_WIDTH];
-  VSTORE_f32x16(v, lane);
-  f32 most = lane[0];
-  for (int k = 1; k < VECTOR_WIDTH; ++k) most = most != most || most > lane[k] ? most : lane[k];
-  return most;
+  v = v_max_of(v, VECTOR_SWAP_8(v));
+  v = v_max_of(v, VECTOR_SWAP_4(v));
+  v = v_max_of(v, VECTOR_SWAP_2(v));
+  v = v_max_of(v, VECTOR_SWAP_1(v));
+  return VECTOR_FIRST(v);
 }

@@ -3,7 +3,8 @@
 
 OCL_ICD_VENDORS=VENV/share/opencl/vendors python chips/opencl/bench_portable.py [--only WORD]
 
-Calls are enqueued in rows of CALLS and waited for once, as a model's are; the CPU runs the same rows. Before each turn the
+Calls are enqueued in rows of CALLS and waited for once, as a model's are; the CPU runs the same rows. Before each
+turn the
 machine rests: idle threads of the CPU's pool spin for a while, on the same two cores.
 """
 

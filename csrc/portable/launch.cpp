@@ -21,9 +21,23 @@ fl_module Row::make(const fl_call& call, const VariantKey& key, const Source& so
   runtime::Device& on = device(call);
   const uint64_t dtypes = on.properties.dtypes;
   const bool has_f64 = dtypes == 0 || (dtypes & FL_DTYPE_BIT(FL_FLOAT64)) != 0;
-  const fl_module module = on.modules().get(compose(language_, has_f64, source));
-  const std::unique_lock lock(mutex_);
-  return variants_.emplace(std::string(key.view()), module).first->second;
+  {
+    const std::shared_lock lock(mutex_);
+    const auto refused = refused_.find(key.view());
+    if (refused != refused_.end()) throw runtime::Error(FL_INVALID_ARGUMENT, refused->second);
+  }
+  try {
+    const fl_module module = on.modules().get(compose(language_, has_f64, source));
+    const std::unique_lock lock(mutex_);
+    return variants_.emplace(std::string(key.view()), module).first->second;
+  } catch (const runtime::Error& error) {
+    if (error.status() != FL_INVALID_ARGUMENT) throw;
+    runtime::log(FL_LOG_WARNING,
+                 std::string("the portable kernel of ") + call.kernel->op + " does not compile: " + error.what());
+    const std::unique_lock lock(mutex_);
+    refused_.emplace(std::string(key.view()), error.what());
+    throw;
+  }
 }
 
 fl_status Arguments::launch(const fl_call& call, runtime::Device& device, fl_module module, uint64_t items) const {
@@ -88,9 +102,7 @@ fl_status status_of_exception(const char* op) noexcept {
   } catch (const runtime::Error& error) {
     runtime::set_plugin_message(error.status(), error.what());
     if (error.status() != FL_INVALID_ARGUMENT) return error.status();
-    const std::string text = std::string("the portable kernel of ") + op + " does not compile: " + error.what();
-    runtime::log(FL_LOG_WARNING, text);
-    return decline(text);
+    return decline(std::string("the portable kernel of ") + op + " does not compile: " + error.what());
   } catch (const std::exception& error) {
     runtime::set_plugin_message(FL_INTERNAL, error.what());
     return FL_INTERNAL;

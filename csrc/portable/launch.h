@@ -54,6 +54,7 @@ class Row {
   const Language language_;
   std::shared_mutex mutex_;
   std::unordered_map<std::string, fl_module, Hash, std::equal_to<>> variants_;
+  std::unordered_map<std::string, std::string, Hash, std::equal_to<>> refused_;  ///< do not compile; why
 };
 
 /// The arguments of a composed kernel, in order.
@@ -109,8 +110,8 @@ Split split(const runtime::Device& device, int64_t n, int64_t least);
 
 fl_status status_of_exception(const char* op) noexcept;
 
-/// Runs f() -> fl_status; what it throws becomes a status. A kernel that does not compile leaves the call to the host,
-/// with a warning.
+/// Runs f() -> fl_status; what it throws becomes a status. A kernel that does not compile leaves the call to the host;
+/// it is tried once, with one warning.
 template <class F>
 fl_status protect(const char* op, const F& f) noexcept {
   try {
