@@ -42,6 +42,20 @@ def check(
     samples: int = 8,
 ) -> dict[str, Any]:
     """Run the operator suite in a process of its own; every check must pass. Return its figures."""
+    return run(names, folder, environment, dtypes, variants, policy, samples, must_pass=True)
+
+
+def run(
+    names: list[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    dtypes: str,
+    variants: str | None = FORWARD,
+    policy: str = "deny",
+    samples: int = 8,
+    must_pass: bool = False,
+) -> dict[str, Any]:
+    """The same; failures are allowed unless all must pass."""
     report = folder / "report.json"
     command = [sys.executable, "-m", "tests.ops.run", "--ops", ",".join(names), "--policy", policy, "--quiet"]
     command += ["--dtypes", dtypes, "--json", str(report), "--max-samples", str(samples)]
@@ -56,5 +70,5 @@ def check(
         timeout=1200,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert done.returncode == 0 or (not must_pass and report.exists()), done.stdout[-4000:] + done.stderr[-2000:]
     return dict(json.loads(report.read_text()))

@@ -10,6 +10,8 @@ import pytest
 from tests.harness import device
 from tests.ops import portable
 
+COVERED = 600  # of 672 entries that know float32
+
 
 @pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
 @pytest.mark.parametrize("family", portable.FAMILIES)
@@ -26,3 +28,11 @@ def test_every_form_agrees(tmp_path: Path) -> None:
     dtypes = "float32,bfloat16,int64,bool"
     figures = portable.check(names, tmp_path, environment, dtypes, variants=None, policy="allow", samples=4)
     assert figures["native_share"] > 0.7
+
+
+@pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
+def test_coverage_without_the_host(tmp_path: Path) -> None:
+    """Of all operators of PyTorch's database; python -m tests.ops.run --policy deny says which are missing."""
+    environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
+    figures = portable.run(["*"], tmp_path, environment, "float32", variants="forward", samples=2)
+    assert figures["forward"]["passed"] >= COVERED, figures["host_operators"]
