@@ -34,8 +34,7 @@ int64_t numel_at(const fl_tensor* t) { return t == nullptr ? 0 : t->numel; }
 
 /// The words of kernels/bags.h's Rows, in its order.
 struct Numbers {
-  int64_t units = 0, rows = 0, width = 0, count = 0, stretches = 0, outer = 0, padding = -1, sizes = 0, places = 0,
-          extrema = 0;
+  int64_t units = 0, rows = 0, width = 0, count = 0, stretches = 0, padding = -1, sizes = 0, places = 0, extrema = 0;
   uint64_t first = 0, second = 0;
 };
 
@@ -95,8 +94,15 @@ struct Reading {
     use({&out, call.outs[1], call.outs[2], call.outs[3], &weight, &indices, &offsets, factors});
     const int64_t bags = out.sizes[0];
     if (out.sizes[1] != weight.sizes[1] || bags > offsets.numel) return kUnfit;
-    numbers = {bags, weight.sizes[0],  weight.sizes[1],     indices.numel,       offsets.numel,
-               0,    call.args[8].u.i, call.outs[2]->numel, call.outs[1]->numel, mode == 2 ? call.outs[3]->numel : 0};
+    numbers = {bags,
+               weight.sizes[0],
+               weight.sizes[1],
+               indices.numel,
+               offsets.numel,
+               call.args[8].u.i,
+               call.outs[2]->numel,
+               call.outs[1]->numel,
+               mode == 2 ? call.outs[3]->numel : 0};
     least = 16384 / std::max<int64_t>(1, (indices.numel / std::max<int64_t>(bags, 1) + 1) * weight.sizes[1]);
     return nullptr;
   }
@@ -127,8 +133,8 @@ struct Reading {
     weighted = factors != nullptr;
     by_rows = true;
     use({&out, &gradient, &indices, &bag_of, &bag_size, &extrema, factors});
-    numbers = {
-        out.sizes[0], out.sizes[0], out.sizes[1], indices.numel, gradient.sizes[0], 0, call.args[9 + 2 * shift].u.i};
+    numbers = {out.sizes[0],  out.sizes[0],      out.sizes[1],
+               indices.numel, gradient.sizes[0], call.args[9 + 2 * shift].u.i};
     return nullptr;
   }
 
@@ -143,7 +149,7 @@ struct Reading {
     element = &out;
     index = indices.dtype;
     use({&out, &gradient, &weight, &indices, &bag_of});
-    numbers = {indices.numel, weight.sizes[0], weight.sizes[1], indices.numel, gradient.sizes[0], 0, call.args[6].u.i};
+    numbers = {indices.numel, weight.sizes[0], weight.sizes[1], indices.numel, gradient.sizes[0], call.args[6].u.i};
     least = 16384 / std::max<int64_t>(1, weight.sizes[1]);
     return nullptr;
   }
@@ -200,7 +206,7 @@ struct Reading {
       use({&out, &data, where});
     }
     if (out.dtype != data.dtype || out.numel != (gradient ? data.numel : outer * stretches * width)) return kUnfit;
-    numbers = {outer * stretches, data.sizes[axis], width, 0, std::max<int64_t>(stretches, 1), outer};
+    numbers = {outer * stretches, data.sizes[axis], width, 0, std::max<int64_t>(stretches, 1)};
     const double neutral = mode == 2 ? -INFINITY : mode == 3 ? INFINITY : mode == 4 ? 1 : 0;
     numbers.first = bits_of(initial ? real(start) : neutral, data.dtype == FL_FLOAT64);
     least = 16384 / std::max<int64_t>(1, (data.sizes[axis] / std::max<int64_t>(stretches, 1) + 1) * width);
@@ -342,9 +348,9 @@ class BagRow : public StepsRow {
     const int64_t least =
         reading.by_rows ? std::max<int64_t>(1, 8192 * n.rows / (n.count * n.width + n.rows + 1)) : reading.least;
     const Split work = split(device(call), n.units, std::max<int64_t>(least, 1));
-    Members<13> words;
-    for (const int64_t word : {n.units, work.chunk, n.rows, n.width, n.count, n.stretches, n.outer, n.padding, n.sizes,
-                               n.places, n.extrema, static_cast<int64_t>(n.first), static_cast<int64_t>(n.second)}) {
+    Members<12> words;
+    for (const int64_t word : {n.units, work.chunk, n.rows, n.width, n.count, n.stretches, n.padding, n.sizes, n.places,
+                               n.extrema, static_cast<int64_t>(n.first), static_cast<int64_t>(n.second)}) {
       words.add(word);
     }
     fl_address named = 0;

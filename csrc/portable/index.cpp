@@ -303,6 +303,10 @@ struct Along {
     step.to = step.from = to;
     if (operand != Operand::Value) step.from = Place(*source);
     Space free, sequence;
+    if (index.numel == 0) {  // of any shape
+      free.add(0);
+      return step.walk(free) ? &step : nullptr;
+    }
     for (int32_t d = 0; d < std::max(self.ndim, 1); ++d) {
       const bool along = d == dim;
       Space& space = along ? sequence : free;
@@ -537,7 +541,7 @@ const Line kLines[] = {
     {"aten::take", take, kDense, 0},
     {"aten::index.Tensor", index, 0, 0},
     {"aten::_index_put_impl_", index_put, 0, 0},
-    {"aten::put", put, kDense | kInPlace, 0},
+    {"aten::put", put, kDense, 0},
     {"aten::scatter.src", scatter, kInPlace, 0},
     {"aten::scatter.value", scatter, kInPlace | kByValue, kNumbers | kBool},
     {"aten::scatter.reduce", scatter_reduce_old, kInPlace, kNumbers | kBool},

@@ -22,7 +22,7 @@ const Selecting kOperators[] = {
     {"aten::nonzero", Choice::Positions, 0},
     {"aten::nonzero_static", Choice::FixedPositions, 0},
     {"aten::masked_select", Choice::Masked, FL_KERNEL_CONTIGUOUS_OUTPUTS},
-    {"aten::masked_scatter", Choice::Scattered, FL_KERNEL_CONTIGUOUS_INPUTS | FL_KERNEL_IN_PLACE_SAFE},
+    {"aten::masked_scatter", Choice::Scattered, FL_KERNEL_CONTIGUOUS_INPUTS},
     {"aten::repeat_interleave.Tensor", Choice::Repeated, kDense},
 };
 constexpr int32_t kMostCoordinates = 16;
@@ -148,8 +148,8 @@ class SelectRow : public StepsRow {
       if (status != FL_OK) return status;
     }
     if (reading.limit == 0 || reading.out->numel == 0) return FL_OK;
-    Split work = split(device(call), reading.walk.numel, 4096);
-    work.items = std::max<uint64_t>(work.items, 1);  // with nothing to test, the outputs are filled
+    // With nothing to test, the outputs are filled.
+    const Split work = reading.walk.numel == 0 ? Split{1, 1} : split(device(call), reading.walk.numel, 4096);
     fl_address partial = 0;
     const fl_status status = runtime::host_services().scratch(&call, work.items * 8, &partial);
     if (status != FL_OK) return status;
