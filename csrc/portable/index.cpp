@@ -11,6 +11,7 @@ namespace torch_fl::portable {
 namespace {
 
 constexpr uint64_t kNumbers = kFloats | kIntegers;
+constexpr uint64_t kAddable = kNumbers | kBool | FL_DTYPE_BIT(FL_COMPLEX64) | FL_DTYPE_BIT(FL_COMPLEX128);
 constexpr const char* kTooMany = "more dimensions or index tensors than the portable kernels walk";
 constexpr const char* kShapes = "shapes that do not fit";
 constexpr const char* kNotIndex = "an index that is neither int64 nor int32";
@@ -18,6 +19,7 @@ constexpr const char* kNotIndex = "an index that is neither int64 nor int32";
 const fl_tensor& tensor(const fl_call& call, uint32_t i) { return *call.args[i].u.tensor; }
 bool movable(const fl_tensor& t) { return element_bytes(t.dtype) > 0; }
 bool typed(const fl_tensor& t) { return type_name(t.dtype) != nullptr; }
+bool addable(const fl_tensor& t) { return type_name(part_of(t.dtype)) != nullptr; }
 
 // ---- Reading ----------------------------------------------------------------------------------------------------
 
@@ -206,7 +208,7 @@ const char* index_put(const fl_call& call, Steps& steps) {
   Selection selection;
   if (const char* reason = selection.read(self, list); reason != nullptr) return reason;
   if (values.dtype != self.dtype) return "values of another element type";
-  if (adds ? !typed(self) : !movable(self)) return "an element type that the portable kernels do not add up";
+  if (adds ? !addable(self) : !movable(self)) return "an element type that the portable kernels do not add up";
   if (values.ndim > selection.total) return kShapes;
   Step& step = steps.add();
   step.leads_to_target = true;
@@ -240,7 +242,7 @@ const char* put(const fl_call& call, Steps& steps) {
   const bool adds = call.args[3].kind != FL_NONE && call.args[3].u.i != 0;
   if (!is_index(index.dtype)) return kNotIndex;
   if (source.dtype != self.dtype || source.numel != index.numel) return kShapes;
-  if (adds ? !typed(self) : !movable(self)) return "an element type that the portable kernels do not add up";
+  if (adds ? !addable(self) : !movable(self)) return "an element type that the portable kernels do not add up";
   if (!add_copy(steps, out, self)) return kTooMany;
   Step& step = steps.add();
   step.leads_to_target = step.wrap = true;
@@ -382,8 +384,10 @@ bool put_named(const fl_value& name, Put& put, bool& mean) {
 const char* combine(const fl_call& call, Steps& steps, bool slices, Put put, const fl_value* factor) {
   const Along along(call, slices);
   if (const char* reason = along.check(); reason != nullptr) return reason;
-  if (!typed(along.self)) return "an element type that the portable kernels do not compute with";
   const bool by_value = along.source == nullptr;
+  if (put == Put::Add && !by_value ? !addable(along.self) : !typed(along.self)) {
+    return "an element type that the portable kernels do not compute with";
+  }
   if ((by_value && call.args[3].kind == FL_COMPLEX) || (factor != nullptr && factor->kind == FL_COMPLEX)) {
     return "a complex number";
   }
@@ -544,11 +548,11 @@ const Line kLines[] = {
     {"aten::put", put, kDense, 0},
     {"aten::scatter.src", scatter, kInPlace, 0},
     {"aten::scatter.value", scatter, kInPlace | kByValue, kNumbers | kBool},
-    {"aten::scatter.reduce", scatter_reduce_old, kInPlace, kNumbers | kBool},
+    {"aten::scatter.reduce", scatter_reduce_old, kInPlace, kAddable},
     {"aten::scatter.value_reduce", scatter_reduce_old, kInPlace | kByValue, kNumbers | kBool},
-    {"aten::scatter_add", scatter_add, kInPlace, kNumbers | kBool},
+    {"aten::scatter_add", scatter_add, kInPlace, kAddable},
     {"aten::scatter_reduce.two", scatter_reduce, kInPlace | kDenseOut, kNumbers | kBool},
-    {"aten::index_add", index_add, kInPlace | kByValue, kNumbers | kBool},
+    {"aten::index_add", index_add, kInPlace | kByValue, kAddable},
     {"aten::index_copy", index_copy, kInPlace, 0},
     {"aten::index_fill.int_Scalar", index_fill, kInPlace | kByValue, kNumbers | kBool},
     {"aten::index_fill.int_Tensor", index_fill_tensor, kInPlace, 0},

@@ -192,9 +192,26 @@ bool Space::merge(int operands, Geometry& geometry) const {
   return geometry.merge(pointers.data(), operands);
 }
 
-bool Step::walk(const Space& over, Space* then) {
+void Space::halve(bool parts) {
+  for (const int operand : {Step::kTo, Step::kFrom}) {
+    for (int d = 0; d < n_; ++d) strides_[static_cast<size_t>(operand)][d] *= 2;
+  }
+  if (!parts) return;
+  const int part = add(2);
+  set(Step::kTo, part, 1);
+  set(Step::kFrom, part, 1);
+}
+
+bool Step::walk(Space& over, Space* then) {
   Space none;
   if (then == nullptr) then = &none;
+  if (put == Put::Add && part_of(to.dtype) != to.dtype) {
+    over.halve(true);
+    then->halve(false);
+    to.dtype = from.dtype = part_of(to.dtype);
+    for (int k = 0; k < n_indices; ++k) indices[static_cast<size_t>(k)].step *= 2;
+    if (skip > 0) skip *= 2;
+  }
   then->order_by_index();
   return over.merge(kIndex + n_indices, free) && then->merge(kIndex + n_indices, sequence);
 }

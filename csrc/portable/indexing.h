@@ -18,6 +18,10 @@ constexpr const char* kPair = "typedef struct {\n  u64 low, high;\n} Pair;\n";
 
 /// Bytes of one element; 0 for types without a name.
 int64_t element_bytes(fl_dtype dtype);
+/// The type of a complex number's two parts; else of the element itself.
+inline fl_dtype part_of(fl_dtype dtype) {
+  return dtype == FL_COMPLEX64 ? FL_FLOAT32 : dtype == FL_COMPLEX128 ? FL_FLOAT64 : dtype;
+}
 inline bool is_index(fl_dtype dtype) { return dtype == FL_INT64 || dtype == FL_INT32; }
 inline int64_t wrap_dim(int64_t dim, int32_t ndim) { return dim < 0 ? dim + (ndim > 0 ? ndim : 1) : dim; }
 inline int64_t size_at(const fl_tensor& t, int64_t dim) { return t.ndim == 0 ? 1 : t.sizes[dim]; }
@@ -44,7 +48,8 @@ class Space {
   int add(int64_t size);
   void set(int operand, int dim, int64_t stride) { strides_[static_cast<size_t>(operand)][dim] = stride; }
   bool merge(int operands, Geometry& geometry) const;
-  int ndim() const { return n_; }
+  /// Strides of target and source in halves of their elements, which become a dimension of their own where `parts`.
+  void halve(bool parts);
   /// The strides of operand 0 as those of a dense tensor of these sizes.
   void order_by_index();
 
@@ -84,8 +89,9 @@ struct Step {
     indices[static_cast<size_t>(n_indices++)] = {&index, bound, step};
     return true;
   }
+  /// The last thing to be said of a step. Complex numbers are added as two real ones each.
   /// `then`: dimensions of which only the indices know where they lead.
-  bool walk(const Space& over, Space* then = nullptr);
+  bool walk(Space& over, Space* then = nullptr);
 };
 
 /// What a call does, in order.
