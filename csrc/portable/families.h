@@ -16,5 +16,9 @@ void add_reductions(Rows& rows, runtime::Chip& chip, Language language);
 void add_products(Rows& rows, runtime::Chip& chip, Language language);
 void add_softmax(Rows& rows, runtime::Chip& chip, Language language);
 void add_random(Rows& rows, runtime::Chip& chip, Language language);
+void add_indexing(Rows& rows, runtime::Chip& chip, Language language);
+void add_selecting(Rows& rows, runtime::Chip& chip, Language language);
+void add_searches(Rows& rows, runtime::Chip& chip, Language language);
+void add_bags(Rows& rows, runtime::Chip& chip, Language language);
 
 }  // namespace torch_fl::portable

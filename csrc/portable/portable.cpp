@@ -19,6 +19,10 @@ void equip(runtime::Chip& chip) {
   add_products(rows, chip, *language);
   add_softmax(rows, chip, *language);
   add_random(rows, chip, *language);
+  add_indexing(rows, chip, *language);
+  add_selecting(rows, chip, *language);
+  add_searches(rows, chip, *language);
+  add_bags(rows, chip, *language);
   chip.portable = std::move(rows);
 }
 

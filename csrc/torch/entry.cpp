@@ -198,7 +198,7 @@ Entry::Entry(c10::OperatorHandle handle) : op(handle), id(g_next_id.fetch_add(1)
   predicate = kPredicates.count(base) > 0;
   scalar_values_matter = kScalarValuesMatter.count(base) > 0;
   host_tensors_ok = kHostTensorsOk.count(base) > 0;
-  reads_values = base == "masked_select" || base == "nonzero";
+  reads_values = base == "masked_select" || base == "nonzero" || name == "aten::repeat_interleave.Tensor";
   for (size_t i = 0; i < args.size(); ++i) {
     if (args[i].name == "indices" && args[i].type->kind() == c10::TypeKind::ListType) indices = static_cast<int32_t>(i);
   }

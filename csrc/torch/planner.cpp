@@ -130,6 +130,7 @@ class KernelPlanner {
 
   // False: counting would be in vain.
   bool count() {
+    if (entry_.op_name == "aten::repeat_interleave") return count_repeats();
     const runtime::Chip& chip = call_.device->chip;
     const at::ScalarType type = tensor(0).scalar_type();
     if (kernel_.dtypes != 0 && (kernel_.dtypes & FL_DTYPE_BIT(to_fl_dtype(type))) == 0) {
@@ -147,6 +148,30 @@ class KernelPlanner {
     signature_.forbid_caching();  // the plan is good for these values only
     bump(plan_.syncs);
     counted_ = counted_outputs(call_);
+    return true;
+  }
+
+  // How often each is repeated is read itself: the sum would not tell of negative numbers, which are an error.
+  bool count_repeats() {
+    const at::Tensor& repeats = tensor(0);
+    const at::ScalarType type = repeats.scalar_type();
+    if (repeats.dim() != 1 || (type != at::kLong && type != at::kInt))
+      return refuse("the repeats are no line of integers");
+    if (entry_.form != Form::Functional) return refuse("its out= form");
+    int64_t total = 0;
+    if (call_.args[1].kind == Kind::Int) {
+      total = call_.args[1].u.i;
+    } else {
+      signature_.forbid_caching();
+      bump(plan_.syncs);
+      const at::Tensor host = repeats.to(at::kCPU, at::kLong).contiguous();
+      for (int64_t i = 0; i < host.numel(); ++i) {
+        const int64_t n = host.const_data_ptr<int64_t>()[i];
+        if (n < 0) return refuse("a negative number of repeats");
+        total += n;
+      }
+    }
+    counted_ = {at::detail::empty_meta({total}, type)};
     return true;
   }
 
@@ -168,10 +193,12 @@ class KernelPlanner {
       metas_ = counted_;
     } else if (indexes()) {
       metas_.push_back(at::meta::index(tensor(0), indices()));
-    } else if (call_.meta != nullptr) {
-      call_.meta(call_.typed, metas_);
     } else if (!ask_rule(call_, metas_)) {
-      metas_ = dispatcher_meta(call_);
+      if (call_.meta != nullptr) {
+        call_.meta(call_.typed, metas_);
+      } else {
+        metas_ = dispatcher_meta(call_);
+      }
     }
     return metas_.size() == entry_.n_returns ? true : refuse("the shape rule gave no fixed number of outputs");
   }

@@ -221,6 +221,33 @@ bool index_fill(const RuleArgs& a, Outputs& o) {
   return !(a.scalar(3).isComplex() && !self.is_complex()) && give(o, like(self));
 }
 
+// PyTorch's own C++ rule compares slices of a meta tensor with those of the arguments, which live elsewhere.
+bool index_add(const RuleArgs& a, Outputs& o) {
+  const at::Tensor &self = a.tensor(0), &index = a.tensor(2), &source = a.tensor(3);
+  const int64_t dim = at::maybe_wrap_dim(a.integer(1), self.dim());
+  if (index.dim() > 1 || !is_index(index) || source.scalar_type() != self.scalar_type()) return false;
+  if (source.dim() != self.dim() || self.dim() == 0) return false;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (source.size(d) != (d == dim ? index.numel() : self.size(d))) return false;
+  }
+  return give(o, dense(self.sizes(), self.scalar_type()));
+}
+bool index_add_scaled(const RuleArgs& a, Outputs& o) {
+  const at::ScalarType type = a.tensor(0).scalar_type();
+  return at::canCast(a.scalar(4).type(), type) && (!a.scalar(4).isBoolean() || type == at::kBool) && index_add(a, o);
+}
+
+bool unpool_2d(const RuleArgs& a, Outputs& o) {
+  const at::Tensor &self = a.tensor(0), &indices = a.tensor(1);
+  const auto planes = a.ints(2);
+  if ((self.dim() != 3 && self.dim() != 4) || planes.size() != 2 || self.numel() == 0) return false;
+  if (indices.scalar_type() != at::kLong || indices.sizes() != self.sizes() || planes[0] < 1 || planes[1] < 1)
+    return false;
+  at::DimVector sizes(self.sizes().slice(0, static_cast<size_t>(self.dim()) - 2));
+  sizes.append(planes.begin(), planes.end());
+  return give(o, dense(sizes, self.scalar_type(), self.suggest_memory_format()));
+}
+
 bool embedding(const RuleArgs& a, Outputs& o) {
   const at::Tensor &weight = a.tensor(0), &indices = a.tensor(1);
   if (weight.dim() != 2 || !is_index(indices)) return false;
@@ -352,8 +379,11 @@ constexpr ShapeRuleRow kRows[] = {
     {"aten::embedding", embedding},
     {"aten::embedding_dense_backward", embedding_backward},
     {"aten::flip", flip},
+    {"aten::index_add", index_add_scaled},
     {"aten::index_fill.int_Scalar", index_fill},
+    {"aten::index_reduce", index_add},
     {"aten::index_select", index_select},
+    {"aten::max_unpool2d", unpool_2d},
     {"aten::repeat", repeat},
     {"aten::roll", roll},
     {"aten::take", take},
