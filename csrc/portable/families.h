@@ -15,6 +15,12 @@ void add_pointwise(Rows& rows, runtime::Chip& chip, Language language);
 void add_reductions(Rows& rows, runtime::Chip& chip, Language language);
 void add_products(Rows& rows, runtime::Chip& chip, Language language);
 void add_softmax(Rows& rows, runtime::Chip& chip, Language language);
+void add_pooling(Rows& rows, runtime::Chip& chip, Language language);
+void add_resampling(Rows& rows, runtime::Chip& chip, Language language);
+void add_grid_samplers(Rows& rows, runtime::Chip& chip, Language language);
+void add_margins(Rows& rows, runtime::Chip& chip, Language language);
+void add_gated(Rows& rows, runtime::Chip& chip, Language language);
+void add_ctc(Rows& rows, runtime::Chip& chip, Language language);
 void add_random(Rows& rows, runtime::Chip& chip, Language language);
 
 }  // namespace torch_fl::portable
