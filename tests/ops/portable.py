@@ -24,10 +24,28 @@ sinh sqrt sub tan tanh trunc where xlogy
 """
 REDUCTIONS = "all amax amin any argmax argmin mean nansum prod std std_mean sum var var_mean linalg.vector_norm"
 PRODUCTS = "addmm addmv baddbmm bmm dot mm mv softmax log_softmax"
+POOLING = """
+max_pool2d_with_indices_backward nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d
+nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool1d nn.functional.adaptive_max_pool2d
+nn.functional.adaptive_max_pool3d nn.functional.avg_pool1d nn.functional.avg_pool2d nn.functional.avg_pool3d
+nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d nn.functional.max_pool1d
+nn.functional.max_pool2d nn.functional.max_pool3d
+"""
+RESAMPLING = """
+_upsample_bilinear2d_aa grid_sampler_2d grid_sampler_3d nn.functional.grid_sample
+nn.functional.interpolate.bicubic nn.functional.interpolate.bilinear nn.functional.interpolate.linear
+nn.functional.interpolate.nearest nn.functional.interpolate.nearest-exact nn.functional.interpolate.trilinear
+"""
+GATES_AND_MARGINS = """
+nn.functional.ctc_loss nn.functional.glu nn.functional.multi_margin_loss nn.functional.multilabel_margin_loss
+"""
 FAMILIES = {
     "pointwise": POINTWISE.split(),
     "reductions": REDUCTIONS.split(),
     "products and softmax": PRODUCTS.split(),
+    "pooling": POOLING.split(),
+    "resampling": RESAMPLING.split(),
+    "gates and margins": GATES_AND_MARGINS.split(),
 }
 FORWARD = "forward,strides,views,method,noncontiguous"
 

@@ -21,6 +21,13 @@ def test_agree_with_the_cpu_and_need_no_host(family: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
+@pytest.mark.parametrize("family", ["pooling", "resampling", "gates and margins"])
+def test_gradients_agree(family: str, tmp_path: Path) -> None:
+    environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
+    portable.check(portable.FAMILIES[family], tmp_path, environment, "float32", variants="backward", samples=2)
+
+
+@pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
 def test_every_form_agrees(tmp_path: Path) -> None:
     """In-place and out= forms and errors, some of which are the host's."""
     names = ["add", "clamp", "nn.functional.gelu", "where", "sum", "any", "addmm", "softmax"]
