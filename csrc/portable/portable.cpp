@@ -18,6 +18,12 @@ void equip(runtime::Chip& chip) {
   add_reductions(rows, chip, *language);
   add_products(rows, chip, *language);
   add_softmax(rows, chip, *language);
+  add_pooling(rows, chip, *language);
+  add_resampling(rows, chip, *language);
+  add_grid_samplers(rows, chip, *language);
+  add_margins(rows, chip, *language);
+  add_gated(rows, chip, *language);
+  add_ctc(rows, chip, *language);
   add_random(rows, chip, *language);
   add_indexing(rows, chip, *language);
   add_selecting(rows, chip, *language);

@@ -374,6 +374,22 @@ bool dropout(const RuleArgs& a, Outputs& o) {
   return true;
 }
 
+bool fractional_max_pool3d_backward(const RuleArgs& a, Outputs& o) {
+  const at::Tensor &grad = a.tensor(0), &input = a.tensor(1), &indices = a.tensor(4);
+  const auto size = a.ints(3);
+  if ((input.dim() != 4 && input.dim() != 5) || grad.dim() != input.dim() || size.size() != 3) return false;
+  if (grad.sizes().slice(0, input.dim() - 3) != input.sizes().slice(0, input.dim() - 3)) return false;
+  if (grad.sizes().slice(input.dim() - 3) != size || indices.sizes() != grad.sizes()) return false;
+  return indices.scalar_type() == at::kLong && same_dtype(grad, input) &&
+         give(o, dense(input.sizes(), input.scalar_type()));
+}
+
+/// The gradient of a loss that comes before what was lost: dense, whatever that is.
+bool dense_gradient(const RuleArgs& a, Outputs& o) {
+  const at::Tensor& self = a.tensor(1);
+  return is_floating(self) && same_dtype(a.tensor(0), self) && give(o, dense(self.sizes(), self.scalar_type()));
+}
+
 bool dropout_backward(const RuleArgs& a, Outputs& o) {
   const at::Tensor &grad = a.tensor(0), &mask = a.tensor(1);
   return is_floating(grad) && mask.scalar_type() == at::kBool && give(o, at::meta::mul(grad, mask));
@@ -384,10 +400,12 @@ constexpr ShapeRuleRow kRows[] = {
     {"aten::_adaptive_avg_pool2d_backward", adaptive_pool_backward<2>},
     {"aten::_adaptive_avg_pool3d", adaptive_pool<3>},
     {"aten::_adaptive_avg_pool3d_backward", adaptive_pool_backward<3>},
+    {"aten::_ctc_loss_backward", dense_gradient},
     {"aten::_native_batch_norm_legit.no_stats", batch_norm_without_statistics},
     {"aten::binary_cross_entropy", binary_cross_entropy},
     {"aten::binary_cross_entropy_backward", binary_cross_entropy_backward},
     {"aten::col2im", col2im},
+    {"aten::fractional_max_pool3d_backward", fractional_max_pool3d_backward},
     {"aten::huber_loss", huber_loss},
     {"aten::huber_loss_backward", contiguous_loss_gradient},
     {"aten::im2col", im2col},
@@ -396,6 +414,8 @@ constexpr ShapeRuleRow kRows[] = {
     {"aten::max_pool3d_with_indices", max_pool3d},
     {"aten::max_pool3d_with_indices_backward", max_pool3d_backward},
     {"aten::mse_loss_backward", contiguous_loss_gradient},
+    {"aten::multi_margin_loss_backward", dense_gradient},
+    {"aten::multilabel_margin_loss_backward", dense_gradient},
     {"aten::native_batch_norm", batch_norm},
     {"aten::native_batch_norm_backward", batch_norm_backward},
     {"aten::native_dropout", dropout},

@@ -30,11 +30,29 @@ index_select isin masked_scatter masked_select nn.functional.embedding nn.functi
 nn.functional.max_unpool3d nonzero nonzero_static put repeat_interleave scatter scatter_add scatter_reduce.amin
 scatter_reduce.mean scatter_reduce.prod searchsorted take _segment_reduce.lengths _segment_reduce.offsets
 """
+POOLING = """
+max_pool2d_with_indices_backward nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d
+nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool1d nn.functional.adaptive_max_pool2d
+nn.functional.adaptive_max_pool3d nn.functional.avg_pool1d nn.functional.avg_pool2d nn.functional.avg_pool3d
+nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d nn.functional.max_pool1d
+nn.functional.max_pool2d nn.functional.max_pool3d
+"""
+RESAMPLING = """
+_upsample_bilinear2d_aa grid_sampler_2d grid_sampler_3d nn.functional.grid_sample
+nn.functional.interpolate.bicubic nn.functional.interpolate.bilinear nn.functional.interpolate.linear
+nn.functional.interpolate.nearest nn.functional.interpolate.nearest-exact nn.functional.interpolate.trilinear
+"""
+GATES_AND_MARGINS = """
+nn.functional.ctc_loss nn.functional.glu nn.functional.multi_margin_loss nn.functional.multilabel_margin_loss
+"""
 FAMILIES = {
     "pointwise": POINTWISE.split(),
     "reductions": REDUCTIONS.split(),
     "products and softmax": PRODUCTS.split(),
     "indexing": INDEXING.split(),
+    "pooling": POOLING.split(),
+    "resampling": RESAMPLING.split(),
+    "gates and margins": GATES_AND_MARGINS.split(),
 }
 FORWARD = "forward,strides,views,method,noncontiguous"
 

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,23 @@ COVERED = 600  # of 672 entries that know float32
 def test_agree_with_the_cpu_and_need_no_host(family: str, tmp_path: Path) -> None:
     environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
     portable.check(portable.FAMILIES[family], tmp_path, environment, "float32", samples=4)
+
+
+@pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
+@pytest.mark.parametrize("family", ["pooling", "resampling", "gates and margins"])
+def test_gradients_agree(family: str, tmp_path: Path) -> None:
+    environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
+    portable.check(portable.FAMILIES[family], tmp_path, environment, "float32", variants="backward", samples=2)
+
+
+@pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
+def test_images_beyond_the_suite(tmp_path: Path) -> None:
+    environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path), "TORCH_FL_FALLBACK": "deny"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/behaviour/test_images.py"]
+    done = subprocess.run(
+        command, cwd=portable.ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 
 
 @pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")

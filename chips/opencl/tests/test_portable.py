@@ -11,8 +11,10 @@ from opencl_chips import EXPECTED, MISSING
 
 LIBRARY = os.environ.get("FL_OPENCL_LIBRARY", "")
 NAMES = """add addcmul clamp exp gt mul neg nn.functional.gelu nn.functional.relu rsqrt sigmoid tanh where amax argmax
-any mean sum var addmm bmm mm softmax log_softmax gather index_add index_put index_select nonzero scatter_reduce.mean
-searchsorted""".split()
+any mean sum var addmm bmm mm softmax log_softmax gather index_add index_put index_select nonzero
+scatter_reduce.mean searchsorted nn.functional.avg_pool2d nn.functional.adaptive_avg_pool2d
+nn.functional.max_pool2d nn.functional.interpolate.bilinear nn.functional.interpolate.nearest
+grid_sampler_2d nn.functional.ctc_loss nn.functional.glu nn.functional.multi_margin_loss""".split()
 PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
 
 
