@@ -15,6 +15,7 @@ void add_pointwise(Rows& rows, runtime::Chip& chip, Language language);
 void add_reductions(Rows& rows, runtime::Chip& chip, Language language);
 void add_products(Rows& rows, runtime::Chip& chip, Language language);
 void add_softmax(Rows& rows, runtime::Chip& chip, Language language);
+void add_norms(Rows& rows, runtime::Chip& chip, Language language);
 void add_random(Rows& rows, runtime::Chip& chip, Language language);
 
 }  // namespace torch_fl::portable

@@ -18,6 +18,7 @@ void equip(runtime::Chip& chip) {
   add_reductions(rows, chip, *language);
   add_products(rows, chip, *language);
   add_softmax(rows, chip, *language);
+  add_norms(rows, chip, *language);
   add_random(rows, chip, *language);
   chip.portable = std::move(rows);
 }

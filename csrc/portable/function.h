@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A launch of one function from a file of kernels/.
+#pragma once
+
+#include <array>
+#include <initializer_list>
+
+#include "launch.h"
+
+namespace torch_fl::portable {
+
+/// Says what the function is compiled for (types and settings, which become macros) and called with. The function takes
+/// the pointers, then the words and reals, then the number of the work item. `A` is the type computed in. All names are
+/// literals.
+class FunctionCall {
+ public:
+  FunctionCall(const char* file, const char* function, fl_dtype compute);
+  /// Macros: NAME is the element type, LOAD_NAME(p, i) and STORE_NAME(p, i, v) are as in prelude.h.
+  FunctionCall& type(const char* name, fl_dtype dtype);
+  FunctionCall& setting(const char* name, uint32_t value);
+  /// Of elements `type`. A tensor that is absent or empty: another's address, which the function must not touch.
+  FunctionCall& in(const char* type, const fl_tensor* tensor) { return pointer(type, address_of(tensor), false); }
+  FunctionCall& out(const char* type, const fl_tensor* tensor) { return pointer(type, address_of(tensor), true); }
+  FunctionCall& scratch(const char* type, fl_address address) { return pointer(type, address, true); }
+  FunctionCall& word(int64_t value) { return argument(value, false); }
+  FunctionCall& words(std::initializer_list<int64_t> values);
+  FunctionCall& real(double value);
+  fl_status launch(Row& row, const fl_call& call, uint64_t items);
+
+ private:
+  static constexpr size_t kMostPointers = 44, kMostDefines = 24, kMostWords = 48;
+  struct Define {
+    const char* name;
+    uint32_t value;
+    bool is_type;
+  };
+  struct Argument {
+    const char* type;
+    bool written;
+  };
+  static fl_address address_of(const fl_tensor* tensor) { return tensor == nullptr ? 0 : tensor->address; }
+  FunctionCall& pointer(const char* type, fl_address address, bool written);
+  FunctionCall& argument(int64_t value, bool is_real);
+  Source write() const;
+
+  const char *file_, *function_;
+  fl_dtype compute_;
+  std::array<Define, kMostDefines> defines_;
+  std::array<Argument, kMostPointers> pointers_;
+  std::array<fl_address, kMostPointers> addresses_;
+  std::array<int64_t, kMostWords> values_;
+  std::array<bool, kMostWords> is_real_;
+  size_t n_defines_ = 0, n_pointers_ = 0, n_values_ = 0;
+};
+
+/// The floating-point type that values of this one are computed in.
+inline fl_dtype arithmetic(fl_dtype dtype) {
+  return dtype == FL_FLOAT16 || dtype == FL_BFLOAT16 ? fl_dtype{FL_FLOAT32} : dtype;
+}
+inline uint64_t bytes_of_arithmetic(fl_dtype dtype) { return dtype == FL_FLOAT64 ? 8 : 4; }
+
+}  // namespace torch_fl::portable
