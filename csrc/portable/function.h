@@ -2,6 +2,7 @@
 // A launch of one function from a file of kernels/.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <initializer_list>
 
@@ -58,5 +59,24 @@ inline fl_dtype arithmetic(fl_dtype dtype) {
   return dtype == FL_FLOAT16 || dtype == FL_BFLOAT16 ? fl_dtype{FL_FLOAT32} : dtype;
 }
 inline uint64_t bytes_of_arithmetic(fl_dtype dtype) { return dtype == FL_FLOAT64 ? 8 : 4; }
+
+
+// Reading a call: null where there is no such tensor.
+inline const fl_tensor* input_of(const fl_call& call, uint32_t i) {
+  return i < call.n_args && call.args[i].kind == FL_TENSOR ? call.args[i].u.tensor : nullptr;
+}
+inline const fl_tensor* output_of(const fl_call& call, uint32_t i) { return i < call.n_outs ? call.outs[i] : nullptr; }
+inline double real_of(const fl_value& v) { return v.kind == FL_REAL ? v.u.d : static_cast<double>(v.u.i); }
+inline uint32_t given(const fl_tensor* tensor) { return tensor != nullptr ? 1 : 0; }
+inline bool alike(const fl_tensor* a, const fl_tensor* b) {
+  return a != nullptr && b != nullptr && a->dtype == b->dtype && a->numel == b->numel;
+}
+
+/// How n parts of so many elements each are shared out. At least one item, even of nothing.
+inline Split share(const runtime::Device& device, int64_t n, int64_t elements_each) {
+  constexpr int64_t kWorth = 16384;  // elements that are worth an item of their own
+  if (n == 0) return {1, 1};
+  return split(device, n, std::max<int64_t>(1, kWorth / std::max<int64_t>(1, elements_each)));
+}
 
 }  // namespace torch_fl::portable

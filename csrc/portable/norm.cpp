@@ -12,22 +12,12 @@ namespace {
 
 constexpr const char* kFile = "norm.h";
 constexpr int64_t kTile = 64;      ///< TILE of kernels/sums.h
-constexpr int64_t kWork = 16384;   ///< elements that are worth an item of their own
 constexpr int64_t kMostRows = 512;  ///< that one item adds up, so that errors stay small
 
-const fl_tensor* tensor(const fl_call& call, uint32_t i) {
-  return call.args[i].kind == FL_TENSOR ? call.args[i].u.tensor : nullptr;
-}
-const fl_tensor* output(const fl_call& call, uint32_t i) { return i < call.n_outs ? call.outs[i] : nullptr; }
-double real(const fl_value& v) { return v.kind == FL_REAL ? v.u.d : static_cast<double>(v.u.i); }
 fl_dtype dtype_or(const fl_tensor* first, const fl_tensor* second, fl_dtype otherwise) {
   return first != nullptr ? first->dtype : second != nullptr ? second->dtype : otherwise;
 }
 int64_t tiles_of(int64_t width) { return (width + kTile - 1) / kTile; }
-Split share(const runtime::Device& device, int64_t n, int64_t elements_each) {
-  if (n == 0) return {1, 1};
-  return split(device, n, std::max<int64_t>(1, kWork / std::max<int64_t>(1, elements_each)));
-}
 
 /// A pair of vectors that are given or not, of one type and length.
 bool fits(const fl_tensor* first, const fl_tensor* second, int64_t length) {
@@ -36,10 +26,6 @@ bool fits(const fl_tensor* first, const fl_tensor* second, int64_t length) {
   }
   return first == nullptr || second == nullptr || first->dtype == second->dtype;
 }
-bool alike(const fl_tensor* a, const fl_tensor* b) {
-  return a != nullptr && b != nullptr && a->dtype == b->dtype && a->numel == b->numel;
-}
-uint32_t given(const fl_tensor* t) { return t != nullptr ? 1 : 0; }
 
 // ---- Layer and root mean square ---------------------------------------------------------------------------------
 
@@ -70,24 +56,24 @@ class LayerRow : public Row {
   bool read(const fl_call& call, Reading& r) const {
     const uint32_t first = line_.backward ? 1 : 0;
     uint32_t next = first + 2;
-    r.x = tensor(call, first);
+    r.x = input_of(call, first);
     const fl_value& shape = call.args[first + 1];
     if (r.x == nullptr || shape.kind != FL_INTEGERS) return false;
-    r.out = output(call, 0);
+    r.out = output_of(call, 0);
     if (line_.backward) {
-      r.g = tensor(call, 0);
-      if (line_.centred) r.means = tensor(call, next++);
-      r.rstds = tensor(call, next++);
-      r.weight = tensor(call, next++);
-      r.for_weight = output(call, 1);
-      if (line_.centred) r.for_bias = output(call, 2);
+      r.g = input_of(call, 0);
+      if (line_.centred) r.means = input_of(call, next++);
+      r.rstds = input_of(call, next++);
+      r.weight = input_of(call, next++);
+      r.for_weight = output_of(call, 1);
+      if (line_.centred) r.for_bias = output_of(call, 2);
     } else {
-      r.weight = tensor(call, next++);
-      if (line_.centred) r.bias = tensor(call, next++);
+      r.weight = input_of(call, next++);
+      if (line_.centred) r.bias = input_of(call, next++);
       const fl_value& eps = call.args[next];
-      r.eps = eps.kind == FL_NONE ? epsilon(r.x->dtype) : real(eps);
-      if (line_.centred) r.means = output(call, 1);
-      r.rstds = output(call, line_.centred ? 2 : 1);
+      r.eps = eps.kind == FL_NONE ? epsilon(r.x->dtype) : real_of(eps);
+      if (line_.centred) r.means = output_of(call, 1);
+      r.rstds = output_of(call, line_.centred ? 2 : 1);
     }
     for (uint32_t d = 0; d < shape.count; ++d) r.width *= shape.u.ints[d];
     r.rows = r.width == 0 ? 0 : r.x->numel / r.width;
@@ -182,19 +168,19 @@ class GroupRow : public Row {
     r.channels = call.args[at + 1].u.i;
     r.points = call.args[at + 2].u.i;
     r.groups = call.args[at + 3].u.i;
-    r.x = tensor(call, backward_ ? 1 : 0);
-    r.weight = tensor(call, backward_ ? 4 : 1);
-    r.out = output(call, 0);
+    r.x = input_of(call, backward_ ? 1 : 0);
+    r.weight = input_of(call, backward_ ? 4 : 1);
+    r.out = output_of(call, 0);
     if (backward_) {
-      r.g = tensor(call, 0);
-      r.means = tensor(call, 2);
-      r.rstds = tensor(call, 3);
-      r.for_weight = output(call, 1);
-      r.for_bias = output(call, 2);
+      r.g = input_of(call, 0);
+      r.means = input_of(call, 2);
+      r.rstds = input_of(call, 3);
+      r.for_weight = output_of(call, 1);
+      r.for_bias = output_of(call, 2);
     } else {
-      r.bias = tensor(call, 2);
-      r.means = output(call, 1);
-      r.rstds = output(call, 2);
+      r.bias = input_of(call, 2);
+      r.means = output_of(call, 1);
+      r.rstds = output_of(call, 2);
     }
     if (r.x == nullptr || r.means == nullptr || r.rstds == nullptr || r.groups <= 0) return false;
     r.depth = r.channels / r.groups;
@@ -221,7 +207,7 @@ class GroupRow : public Row {
     const Split work = share(device(call), all, r.depth * r.points);
     FunctionCall f = function("group_norm", r);
     f.out("X", r.out).out("S", r.means).out("S", r.rstds).in("X", r.x).in("W", r.weight).in("W", r.bias);
-    f.words({all, work.chunk, r.groups, r.depth, r.points}).real(real(call.args[7]));
+    f.words({all, work.chunk, r.groups, r.depth, r.points}).real(real_of(call.args[7]));
     return f.launch(*this, call, work.items);
   }
 
@@ -283,20 +269,20 @@ class BatchRow : public Row {
   };
 
   bool read(const fl_call& call, Reading& r) const {
-    r.x = tensor(call, 0);
-    r.weight = tensor(call, 1);
-    r.bias = tensor(call, 2);
+    r.x = input_of(call, 0);
+    r.weight = input_of(call, 1);
+    r.bias = input_of(call, 2);
     const uint32_t at = statistics_ ? 5 : 3;
     if (statistics_) {
-      r.running_mean = tensor(call, 3);
-      r.running_var = tensor(call, 4);
+      r.running_mean = input_of(call, 3);
+      r.running_var = input_of(call, 4);
     }
     r.training = call.args[at].u.i != 0;
-    r.momentum = real(call.args[at + 1]);
-    r.eps = real(call.args[at + 2]);
-    r.out = output(call, 0);
-    r.means = output(call, 1);
-    r.rstds = output(call, 2);
+    r.momentum = real_of(call.args[at + 1]);
+    r.eps = real_of(call.args[at + 2]);
+    r.out = output_of(call, 0);
+    r.means = output_of(call, 1);
+    r.rstds = output_of(call, 2);
     if (r.x == nullptr || r.x->ndim < 2 || !alike(r.out, r.x) || r.means == nullptr || r.rstds == nullptr) return false;
     const int64_t channels = r.x->sizes[1];
     if (!fits(r.weight, r.bias, channels) || !fits(r.running_mean, r.running_var, channels)) return false;
@@ -356,15 +342,15 @@ class BatchBackwardRow : public Row {
   };
 
   static bool read(const fl_call& call, Reading& r) {
-    r.g = tensor(call, 0);
-    r.x = tensor(call, 1);
-    r.weight = tensor(call, 2);
+    r.g = input_of(call, 0);
+    r.x = input_of(call, 1);
+    r.weight = input_of(call, 2);
     r.training = call.args[7].u.i != 0;
-    r.means = tensor(call, r.training ? 5 : 3);
-    r.spread = tensor(call, r.training ? 6 : 4);
-    r.out = output(call, 0);
-    r.for_weight = output(call, 1);
-    r.for_bias = output(call, 2);
+    r.means = input_of(call, r.training ? 5 : 3);
+    r.spread = input_of(call, r.training ? 6 : 4);
+    r.out = output_of(call, 0);
+    r.for_weight = output_of(call, 1);
+    r.for_bias = output_of(call, 2);
     if (!alike(r.g, r.x) || r.x->ndim < 2 || r.means == nullptr || r.spread == nullptr) return false;
     const int64_t channels = r.x->sizes[1];
     return fits(r.weight, nullptr, channels) && fits(r.means, r.spread, channels) &&
@@ -388,7 +374,7 @@ class BatchBackwardRow : public Row {
     f.in("S", r.means).in("S", r.spread);
     const int64_t units = columns ? tiles_of(s.channels) : s.channels;
     const Split work = share(device(call), units, r.x->numel / units);
-    f.words({units, work.chunk, s.images, columns ? s.channels : s.points}).real(real(call.args[8]));
+    f.words({units, work.chunk, s.images, columns ? s.channels : s.points}).real(real_of(call.args[8]));
     return f.launch(*this, call, work.items);
   }
 
