@@ -17,6 +17,7 @@ void add_products(Rows& rows, runtime::Chip& chip, Language language);
 void add_softmax(Rows& rows, runtime::Chip& chip, Language language);
 void add_norms(Rows& rows, runtime::Chip& chip, Language language);
 void add_losses(Rows& rows, runtime::Chip& chip, Language language);
+void add_optimizers(Rows& rows, runtime::Chip& chip, Language language);
 void add_random(Rows& rows, runtime::Chip& chip, Language language);
 
 }  // namespace torch_fl::portable

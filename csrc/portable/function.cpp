@@ -42,6 +42,12 @@ FunctionCall& FunctionCall::argument(int64_t value, bool is_real) {
   return *this;
 }
 
+FunctionCall& FunctionCall::part(uint64_t items) {
+  parts_.at(n_parts_++) = {n_pointers_, n_values_};
+  items_of_parts_ += items;
+  return word(static_cast<int64_t>(items_of_parts_));
+}
+
 Source FunctionCall::write() const {
   Source source;
   const std::string a = type_name(compute_);
@@ -63,24 +69,51 @@ Source FunctionCall::write() const {
   source.head += text_of("sums.h");
   source.head += text_of(file_);
   source.members = "  u64 word[" + std::to_string(std::max<size_t>(n_values_, 1)) + "]";
-  source.body = std::string("  ") + function_ + "(";
   for (size_t i = 0; i < n_pointers_; ++i) {
-    const std::string name = "a" + std::to_string(i);
-    source.pointers.push_back({pointers_[i].type, name, pointers_[i].written});
-    source.body += name + ", ";
+    source.pointers.push_back({pointers_[i].type, "a" + std::to_string(i), pointers_[i].written});
   }
-  for (size_t i = 0; i < n_values_; ++i) {
-    const std::string word = "p.word[" + std::to_string(i) + "]";
-    source.body += is_real_[i] ? "BITS_" + a + "(" + word + "), " : "(i64)" + word + ", ";
+  if (n_parts_ == 0) {
+    source.body = "  " + write_call(n_pointers_, n_pointers_, n_values_, n_values_) + "item);\n";
+    return source;
   }
-  source.body += "item);\n";
+  std::string from = "0";
+  for (size_t k = 0; k < n_parts_; ++k) {
+    const bool last = k + 1 == n_parts_;
+    const std::string end = "(i64)p.word[" + std::to_string(parts_[k].value) + "]";
+    source.body += "  if (item >= " + from + " && item < " + end + ") " +
+                   write_call(parts_[k].pointer, last ? n_pointers_ : parts_[k + 1].pointer, parts_[k].value + 1,
+                              last ? n_values_ : parts_[k + 1].value) +
+                   "item - " + from + ");\n";
+    from = end;
+  }
   return source;
+}
+
+// What is common to all parts, and these; without the last argument.
+std::string FunctionCall::write_call(size_t pointer, size_t pointers_end, size_t value, size_t values_end) const {
+  const std::string a = type_name(compute_);
+  std::string text = std::string(function_) + "(";
+  const auto add_pointers = [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i) text += "a" + std::to_string(i) + ", ";
+  };
+  const auto add_values = [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i) {
+      const std::string word = "p.word[" + std::to_string(i) + "]";
+      text += is_real_[i] ? "BITS_" + a + "(" + word + "), " : "(i64)" + word + ", ";
+    }
+  };
+  add_pointers(0, n_parts_ == 0 ? n_pointers_ : parts_[0].pointer);
+  add_pointers(pointer, pointers_end);
+  add_values(0, n_parts_ == 0 ? n_values_ : parts_[0].value);
+  add_values(value, values_end);
+  return text;
 }
 
 fl_status FunctionCall::launch(Row& row, const fl_call& call, uint64_t items) {
   VariantKey key;
   for (const char* c = function_; *c != '\0'; ++c) key.add(static_cast<uint32_t>(*c));
   key.add(static_cast<uint32_t>(compute_));
+  key.add(static_cast<uint32_t>(n_parts_));
   for (size_t i = 0; i < n_defines_; ++i) key.add(defines_[i].value);
   const fl_module module = row.variant(call, key, [&] { return write(); });
   const auto* some = std::find_if(addresses_.begin(), addresses_.begin() + n_pointers_, [](auto a) { return a != 0; });

@@ -12,7 +12,8 @@ namespace torch_fl::portable {
 
 /// Says what the function is compiled for (types and settings, which become macros) and called with. The function takes
 /// the pointers, then the words and reals, then the number of the work item. `A` is the type computed in. All names are
-/// literals.
+/// literals. One launch can do several parts, calls that differ in some arguments: what is added before the first part()
+/// comes first in each of them (of the pointers, and of the words).
 class FunctionCall {
  public:
   FunctionCall(const char* file, const char* function, fl_dtype compute);
@@ -26,10 +27,13 @@ class FunctionCall {
   FunctionCall& word(int64_t value) { return argument(value, false); }
   FunctionCall& words(std::initializer_list<int64_t> values);
   FunctionCall& real(double value);
+  /// What follows is of a part with so many items, numbered from 0.
+  FunctionCall& part(uint64_t items);
+  uint64_t items_of_parts() const { return items_of_parts_; }
   fl_status launch(Row& row, const fl_call& call, uint64_t items);
 
  private:
-  static constexpr size_t kMostPointers = 44, kMostDefines = 24, kMostWords = 48;
+  static constexpr size_t kMostPointers = 44, kMostDefines = 24, kMostWords = 48, kMostParts = 8;
   struct Define {
     const char* name;
     uint32_t value;
@@ -42,7 +46,11 @@ class FunctionCall {
   static fl_address address_of(const fl_tensor* tensor) { return tensor == nullptr ? 0 : tensor->address; }
   FunctionCall& pointer(const char* type, fl_address address, bool written);
   FunctionCall& argument(int64_t value, bool is_real);
+  struct Part {
+    size_t pointer, value;  ///< its first; the value is where its items end
+  };
   Source write() const;
+  std::string write_call(size_t pointer, size_t pointers_end, size_t value, size_t values_end) const;
 
   const char *file_, *function_;
   fl_dtype compute_;
@@ -51,7 +59,9 @@ class FunctionCall {
   std::array<fl_address, kMostPointers> addresses_;
   std::array<int64_t, kMostWords> values_;
   std::array<bool, kMostWords> is_real_;
-  size_t n_defines_ = 0, n_pointers_ = 0, n_values_ = 0;
+  std::array<Part, kMostParts> parts_;
+  size_t n_defines_ = 0, n_pointers_ = 0, n_values_ = 0, n_parts_ = 0;
+  uint64_t items_of_parts_ = 0;
 };
 
 /// The floating-point type that values of this one are computed in.
