@@ -18,6 +18,7 @@ void add_softmax(Rows& rows, runtime::Chip& chip, Language language);
 void add_norms(Rows& rows, runtime::Chip& chip, Language language);
 void add_losses(Rows& rows, runtime::Chip& chip, Language language);
 void add_optimizers(Rows& rows, runtime::Chip& chip, Language language);
+void add_attention(Rows& rows, runtime::Chip& chip, Language language);
 void add_random(Rows& rows, runtime::Chip& chip, Language language);
 
 }  // namespace torch_fl::portable

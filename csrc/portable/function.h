@@ -33,7 +33,7 @@ class FunctionCall {
   fl_status launch(Row& row, const fl_call& call, uint64_t items);
 
  private:
-  static constexpr size_t kMostPointers = 44, kMostDefines = 24, kMostWords = 48, kMostParts = 8;
+  static constexpr size_t kMostPointers = 44, kMostDefines = 24, kMostWords = 56, kMostParts = 8;
   struct Define {
     const char* name;
     uint32_t value;

@@ -21,6 +21,7 @@ void equip(runtime::Chip& chip) {
   add_norms(rows, chip, *language);
   add_losses(rows, chip, *language);
   add_optimizers(rows, chip, *language);
+  add_attention(rows, chip, *language);
   add_random(rows, chip, *language);
   chip.portable = std::move(rows);
 }
