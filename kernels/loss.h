@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses. X: all floating-point tensors; I: classes.
+// Losses. X: all floating-point tensors; LABEL: classes.
 #ifndef EACH_GRADIENT
 #define EACH_GRADIENT 0
 #endif
@@ -84,22 +84,22 @@ FUNCTION A likelihood(GLOBAL const X* x, const i64 i, const i64 target, const i6
   if (target == ignored || target < 0 || target >= classes) return 0;
   return LOAD_X(x, (i / points * classes + target) * points + i % points);
 }
-FUNCTION void nll_each(GLOBAL X* out, GLOBAL X* total, GLOBAL const X* x, GLOBAL const I* target,
+FUNCTION void nll_each(GLOBAL X* out, GLOBAL X* total, GLOBAL const X* x, GLOBAL const LABEL* target,
                        GLOBAL const X* weight, const i64 n, const i64 chunk, const i64 classes, const i64 points,
                        const i64 ignored, const i64 item) {
   if (item == 0) STORE_X(total, 0, 0);
   EACH(i, n) {
-    const i64 t = (i64)LOAD_I(target, i);
+    const i64 t = (i64)LOAD_LABEL(target, i);
     const A loss = -weight_of(weight, t, classes, ignored) * likelihood(x, i, t, classes, points, ignored);
     STORE_X(out, i, t == ignored ? 0 : loss);
   }
 }
-FUNCTION void nll_sums(GLOBAL A* partial, GLOBAL const X* x, GLOBAL const I* target, GLOBAL const X* weight,
+FUNCTION void nll_sums(GLOBAL A* partial, GLOBAL const X* x, GLOBAL const LABEL* target, GLOBAL const X* weight,
                        const i64 n, const i64 chunk, const i64 classes, const i64 points, const i64 ignored,
                        const i64 item) {
   const i64 begin = item * chunk, count = begin + chunk < n ? chunk : n - begin;
   A sum = 0, total = 0;
-#define TARGET ((i64)LOAD_I(target, begin + j))
+#define TARGET ((i64)LOAD_LABEL(target, begin + j))
   SUM_TWO_OVER(sum, total, count, j,
                weight_of(weight, TARGET, classes, ignored) *
                    likelihood(x, begin + j, TARGET, classes, points, ignored),
@@ -119,23 +119,23 @@ FUNCTION A nll_gradient(GLOBAL const X* g, GLOBAL const X* total, GLOBAL const X
   const A upstream = LOAD_X(g, EACH_GRADIENT ? i : 0) / (MEAN ? LOAD_X(total, 0) : 1);
   return -weight_of(weight, target, classes, ignored) * upstream;
 }
-FUNCTION void nll_backward_rows(GLOBAL X* out, GLOBAL const X* g, GLOBAL const X* total, GLOBAL const I* target,
+FUNCTION void nll_backward_rows(GLOBAL X* out, GLOBAL const X* g, GLOBAL const X* total, GLOBAL const LABEL* target,
                                 GLOBAL const X* weight, const i64 rows, const i64 chunk, const i64 classes,
                                 const i64 ignored, const i64 item) {
   EACH(i, rows) {
     for (i64 c = 0; c < classes; ++c) STORE_X(out, i * classes + c, 0);
-    const i64 t = (i64)LOAD_I(target, i);
+    const i64 t = (i64)LOAD_LABEL(target, i);
     if (t == ignored || t < 0 || t >= classes) continue;
     STORE_X(out, i * classes + t, nll_gradient(g, total, weight, i, t, classes, ignored));
   }
 }
-FUNCTION void nll_backward_planes(GLOBAL X* out, GLOBAL const X* g, GLOBAL const X* total, GLOBAL const I* target,
+FUNCTION void nll_backward_planes(GLOBAL X* out, GLOBAL const X* g, GLOBAL const X* total, GLOBAL const LABEL* target,
                                   GLOBAL const X* weight, const i64 planes, const i64 chunk, const i64 classes,
                                   const i64 points, const i64 ignored, const i64 item) {
   EACH(s, planes) {
     const i64 c = s % classes, at = s / classes * points;
     for (i64 j = 0; j < points; ++j) {
-      const i64 hit = (i64)LOAD_I(target, at + j) == c && c != ignored;
+      const i64 hit = (i64)LOAD_LABEL(target, at + j) == c && c != ignored;
       STORE_X(out, s * points + j, hit ? nll_gradient(g, total, weight, at + j, c, classes, ignored) : 0);
     }
   }

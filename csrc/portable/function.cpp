@@ -65,7 +65,7 @@ Source FunctionCall::write() const {
     source.head += "#define " + name + " " + type + "\n#define LOAD_" + name + "(p, i) LOAD_" + type +
                    "(p, i)\n#define STORE_" + name + "(p, i, v) STORE_" + type + "(p, i, v)\n";
   }
-  if (is_floating(compute_)) source.head += text_of("math.h");
+  if (is_floating(compute_)) source.head += math_functions(compute_ == FL_FLOAT32);
   source.head += text_of("sums.h");
   source.head += text_of(file_);
   source.members = "  u64 word[" + std::to_string(std::max<size_t>(n_values_, 1)) + "]";

@@ -144,7 +144,7 @@ class ClassRow : public Row {
 
   static FunctionCall function(const char* name, const Reading& r) {
     FunctionCall f(kFile, name, r.x->dtype);
-    f.type("X", r.x->dtype).type("I", r.target->dtype).setting("CLASSES", 1).setting("HAS_WEIGHT", given(r.weight));
+    f.type("X", r.x->dtype).type("LABEL", r.target->dtype).setting("CLASSES", 1).setting("HAS_WEIGHT", given(r.weight));
     f.setting("EACH_GRADIENT", r.each ? 1 : 0).setting("MEAN", r.reduction == kMean ? 1 : 0);
     return f;
   }
@@ -159,7 +159,7 @@ class ClassRow : public Row {
       const int64_t units = rows ? r.images : r.images * r.classes;
       const Split work = share(device(call), units, r.out->numel / units);
       FunctionCall f = function(rows ? "nll_backward_rows" : "nll_backward_planes", r);
-      f.out("X", r.out).in("X", r.g).in("X", r.total).in("I", r.target).in("X", r.weight);
+      f.out("X", r.out).in("X", r.g).in("X", r.total).in("LABEL", r.target).in("X", r.weight);
       f.words({units, work.chunk, r.classes});
       if (!rows) f.word(r.points);
       return f.word(r.ignored).launch(*this, call, work.items);
@@ -174,7 +174,7 @@ class ClassRow : public Row {
       if (status != FL_OK) return status;
       f.scratch("A", partial);
     }
-    f.in("X", r.x).in("I", r.target).in("X", r.weight);
+    f.in("X", r.x).in("LABEL", r.target).in("X", r.weight);
     f.words({targets, work.chunk, r.classes, r.points, r.ignored});
     const fl_status status = f.launch(*this, call, work.items);
     if (status != FL_OK || r.each) return status;

@@ -24,10 +24,19 @@ sinh sqrt sub tan tanh trunc where xlogy
 """
 REDUCTIONS = "all amax amin any argmax argmin mean nansum prod std std_mean sum var var_mean linalg.vector_norm"
 PRODUCTS = "addmm addmv baddbmm bmm dot mm mv softmax log_softmax"
+NORMS = """
+native_batch_norm native_layer_norm nn.functional.batch_norm nn.functional.group_norm nn.functional.instance_norm
+nn.functional.layer_norm nn.functional.rms_norm _native_batch_norm_legit _batch_norm_with_update
+"""
+LOSSES = """
+nn.functional.binary_cross_entropy nn.functional.cross_entropy nn.functional.huber_loss nn.functional.mse_loss
+nn.functional.nll_loss nn.functional.smooth_l1_loss
+"""
 FAMILIES = {
     "pointwise": POINTWISE.split(),
     "reductions": REDUCTIONS.split(),
     "products and softmax": PRODUCTS.split(),
+    "losses": LOSSES.split(),
 }
 FORWARD = "forward,strides,views,method,noncontiguous"
 

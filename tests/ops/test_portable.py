@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,24 @@ COVERED = 600  # of 672 entries that know float32
 def test_agree_with_the_cpu_and_need_no_host(family: str, tmp_path: Path) -> None:
     environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
     portable.check(portable.FAMILIES[family], tmp_path, environment, "float32", samples=4)
+
+
+@pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
+def test_normalisations_and_their_gradients(tmp_path: Path) -> None:
+    """Not with running statistics that have gaps, which no kernel takes."""
+    environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
+    names = portable.NORMS.split()
+    portable.check(names, tmp_path, environment, "float32", variants="forward,strides,method,backward", samples=4)
+
+
+@pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
+def test_kernels_of_networks(tmp_path: Path) -> None:
+    """Sizes that need several items, and what OpInfo has no samples of."""
+    environment = {**os.environ, "SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
+    environment["TORCH_FL_FALLBACK"] = "deny"
+    command = [sys.executable, "-m", "tests.ops.portable_network"]
+    done = subprocess.run(command, cwd=portable.ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
 
 
 @pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")

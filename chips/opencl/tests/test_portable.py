@@ -11,7 +11,8 @@ from opencl_chips import EXPECTED, MISSING
 
 LIBRARY = os.environ.get("FL_OPENCL_LIBRARY", "")
 NAMES = """add addcmul clamp exp gt mul neg nn.functional.gelu nn.functional.relu rsqrt sigmoid tanh where amax argmax
-any mean sum var addmm bmm mm softmax log_softmax""".split()
+any mean sum var addmm bmm mm softmax log_softmax
+nn.functional.layer_norm nn.functional.group_norm nn.functional.nll_loss nn.functional.mse_loss""".split()
 PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
 
 
