@@ -71,7 +71,7 @@ class Arguments {
   fl_status launch(const fl_call& call, runtime::Device& device, fl_module module, uint64_t items) const;
 
  private:
-  static constexpr size_t kMost = 24;
+  static constexpr size_t kMost = 44;
   static constexpr uint64_t kNoOffset = 0;
   void push(const void* value, uint32_t size) {
     values_[n_] = value;

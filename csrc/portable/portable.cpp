@@ -24,6 +24,10 @@ void equip(runtime::Chip& chip) {
   add_margins(rows, chip, *language);
   add_gated(rows, chip, *language);
   add_ctc(rows, chip, *language);
+  add_norms(rows, chip, *language);
+  add_losses(rows, chip, *language);
+  add_optimizers(rows, chip, *language);
+  add_attention(rows, chip, *language);
   add_random(rows, chip, *language);
   add_indexing(rows, chip, *language);
   add_selecting(rows, chip, *language);

@@ -26,9 +26,39 @@ using OptionalTensor = std::optional<Tensor>;
 constexpr const char* kFused = "aten::_scaled_dot_product_fused_attention_overrideable";
 constexpr const char* kFusedBackward = "aten::_scaled_dot_product_fused_attention_overrideable_backward";
 
-int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& /*mask*/,
-               double /*dropout_p*/, bool /*is_causal*/, std::optional<double> /*scale*/, bool enable_gqa) {
+// The operator that returns tensors alone, so that a kernel row can serve it; PyTorch's own kernels for it are the CPU's.
+constexpr const char* kStreaming = "aten::_scaled_dot_product_flash_attention_for_cpu";
+
+bool mask_fits(const OptionalTensor& mask, const Tensor& query, const Tensor& key) {
+  if (!mask.has_value() || !mask->defined()) return true;
+  const bool floating = mask->scalar_type() == query.scalar_type() || mask->scalar_type() == at::kBool;
+  if (!floating || mask->requires_grad() || mask->is_nested() || (mask->dim() != 2 && mask->dim() != 4)) return false;
+  const std::array<int64_t, 4> sizes{query.size(0), query.size(1), query.size(2), key.size(2)};
+  return at::is_expandable_to(mask->sizes(), sizes);
+}
+
+/// Whether the CPU would take that operator for this call. What it does not do is the same on every device.
+bool can_stream(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask,
+                double dropout_p, bool is_causal, bool enable_gqa) {
+  constexpr int64_t kMostDepth = 256;
+  for (const Tensor* t : {&query, &key, &value}) {
+    if (t->dim() != 4 || t->is_nested() || t->size(0) != query.size(0) || t->size(3) != query.size(3)) return false;
+    if (t->scalar_type() != query.scalar_type() || t->numel() == 0 || t->stride(3) != 1) return false;
+  }
+  if (key.size(1) != value.size(1) || key.size(2) != value.size(2)) return false;
+  if (enable_gqa ? query.size(1) % key.size(1) != 0 : query.size(1) != key.size(1)) return false;
+  const bool masked = mask.has_value() && mask->defined();
+  return dropout_p == 0.0 && !(masked && is_causal) && at::isFloatingType(query.scalar_type()) &&
+         query.size(3) <= kMostDepth && mask_fits(mask, query, key) && at::globalContext().userEnabledFlashSDP() &&
+         has_kernel(checked_device(query.device().index()).chip, kStreaming);
+}
+
+int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask,
+               double dropout_p, bool is_causal, std::optional<double> /*scale*/, bool enable_gqa) {
   constexpr auto math = static_cast<int64_t>(sdp::SDPBackend::math);
+  if (can_stream(query, key, value, mask, dropout_p, is_causal, enable_gqa)) {
+    return static_cast<int64_t>(sdp::SDPBackend::flash_attention);
+  }
   const bool plain = query.dim() == 4 && key.dim() == 4 && value.dim() == 4 && !query.is_nested() && !enable_gqa;
   if (!plain || !at::globalContext().userEnabledOverrideableSDP()) return math;
   const bool fused = has_kernel(checked_device(query.device().index()).chip, kFused);
@@ -110,8 +140,38 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> fused_backward(
   return {grad_query, grad_key, grad_value, grad_bias};
 }
 
+// The same in the form that returns tensors alone. One head of keys serves several of queries.
+Tensor repeated(const Tensor& tensor, const Tensor& query) {
+  return tensor.size(1) == query.size(1) ? tensor : tensor.repeat_interleave(query.size(1) / tensor.size(1), 1);
+}
+
+std::tuple<Tensor, Tensor> streaming_forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                                             double dropout_p, bool is_causal, const OptionalTensor& mask,
+                                             std::optional<double> scale) {
+  const auto all = fused_forward(query, repeated(key, query), repeated(value, query), mask, dropout_p, is_causal, false,
+                                 scale);
+  return {std::get<0>(all), std::get<1>(all)};
+}
+
+std::tuple<Tensor, Tensor, Tensor> streaming_backward(const Tensor& grad_out, const Tensor& query, const Tensor& key,
+                                                      const Tensor& value, const Tensor& out, const Tensor& logsumexp,
+                                                      double dropout_p, bool is_causal, const OptionalTensor& mask,
+                                                      std::optional<double> scale) {
+  TORCH_CHECK(dropout_p == 0.0, "scaled dot product attention: this gradient knows no dropout");
+  auto [grad_query, grad_key, grad_value, none] =
+      fused_backward(grad_out, query, repeated(key, query), repeated(value, query), mask.value_or(Tensor()),
+                     {true, true, true, false}, out, logsumexp, {}, {}, 0, 0, 0.0, is_causal, {}, {}, scale);
+  const auto gathered = [](const Tensor& grad, const Tensor& of) {
+    const int64_t group = grad.size(1) / of.size(1);
+    return group == 1 ? grad : grad.unflatten(1, {of.size(1), group}).sum(2);
+  };
+  return {grad_query, gathered(grad_key, key), gathered(grad_value, value)};
+}
+
 // What the router re-dispatches to when the chip of a call has no fused kernel.
 TORCH_LIBRARY_IMPL(aten, PrivateUse2, m) {
+  m.impl("_scaled_dot_product_flash_attention_for_cpu", TORCH_FN(streaming_forward));
+  m.impl("_scaled_dot_product_flash_attention_for_cpu_backward", TORCH_FN(streaming_backward));
   m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(fused_forward));
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(fused_backward));
 }

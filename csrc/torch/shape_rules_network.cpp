@@ -364,6 +364,30 @@ bool nll_loss2d_backward(const RuleArgs& a, Outputs& o) {
   return give(o, dense(self.sizes(), self.scalar_type()));
 }
 
+// ---- Attention --------------------------------------------------------------------------------------------------
+
+// As the CPU lays gradients out: positions before heads.
+at::Tensor by_position(const at::Tensor& like) {
+  return dense({like.size(0), like.size(2), like.size(1), like.size(3)}, like.scalar_type()).transpose(1, 2);
+}
+
+bool attention(const RuleArgs& a, Outputs& o) {
+  const at::Tensor& query = a.tensor(0);
+  if (query.dim() != 4 || !is_floating(query)) return false;
+  const auto sums = at::isReducedFloatingType(query.scalar_type()) ? at::kFloat : query.scalar_type();
+  o.push_back(like(query));
+  o.push_back(dense({query.size(0), query.size(2), query.size(1)}, sums).transpose(1, 2));
+  return true;
+}
+
+bool attention_backward(const RuleArgs& a, Outputs& o) {
+  for (uint32_t i = 1; i <= 3; ++i) {
+    if (a.tensor(i).dim() != 4) return false;
+    o.push_back(by_position(a.tensor(i)));
+  }
+  return true;
+}
+
 // ---- Dropout ----------------------------------------------------------------------------------------------------
 
 bool dropout(const RuleArgs& a, Outputs& o) {
@@ -402,6 +426,8 @@ constexpr ShapeRuleRow kRows[] = {
     {"aten::_adaptive_avg_pool3d_backward", adaptive_pool_backward<3>},
     {"aten::_ctc_loss_backward", dense_gradient},
     {"aten::_native_batch_norm_legit.no_stats", batch_norm_without_statistics},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
     {"aten::binary_cross_entropy", binary_cross_entropy},
     {"aten::binary_cross_entropy_backward", binary_cross_entropy_backward},
     {"aten::col2im", col2im},

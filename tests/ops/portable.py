@@ -45,6 +45,14 @@ nn.functional.interpolate.nearest nn.functional.interpolate.nearest-exact nn.fun
 GATES_AND_MARGINS = """
 nn.functional.ctc_loss nn.functional.glu nn.functional.multi_margin_loss nn.functional.multilabel_margin_loss
 """
+NORMS = """
+native_batch_norm native_layer_norm nn.functional.batch_norm nn.functional.group_norm nn.functional.instance_norm
+nn.functional.layer_norm nn.functional.rms_norm _native_batch_norm_legit _batch_norm_with_update
+"""
+LOSSES = """
+nn.functional.binary_cross_entropy nn.functional.cross_entropy nn.functional.huber_loss nn.functional.mse_loss
+nn.functional.nll_loss nn.functional.smooth_l1_loss
+"""
 FAMILIES = {
     "pointwise": POINTWISE.split(),
     "reductions": REDUCTIONS.split(),
@@ -53,6 +61,7 @@ FAMILIES = {
     "pooling": POOLING.split(),
     "resampling": RESAMPLING.split(),
     "gates and margins": GATES_AND_MARGINS.split(),
+    "losses": LOSSES.split(),
 }
 FORWARD = "forward,strides,views,method,noncontiguous"
 

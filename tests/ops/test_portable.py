@@ -41,6 +41,24 @@ def test_images_beyond_the_suite(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
+def test_normalisations_and_their_gradients(tmp_path: Path) -> None:
+    """Not with running statistics that have gaps, which no kernel takes."""
+    environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
+    names = portable.NORMS.split()
+    portable.check(names, tmp_path, environment, "float32", variants="forward,strides,method,backward", samples=4)
+
+
+@pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
+def test_kernels_of_networks(tmp_path: Path) -> None:
+    """Sizes that need several items, and what OpInfo has no samples of."""
+    environment = {**os.environ, "SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
+    environment["TORCH_FL_FALLBACK"] = "deny"
+    command = [sys.executable, "-m", "tests.ops.portable_network"]
+    done = subprocess.run(command, cwd=portable.ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+
+
+@pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
 def test_every_form_agrees(tmp_path: Path) -> None:
     """In-place and out= forms and errors, some of which are the host's."""
     names = ["add", "clamp", "nn.functional.gelu", "where", "sum", "any", "addmm", "softmax"]

@@ -14,7 +14,8 @@ NAMES = """add addcmul clamp exp gt mul neg nn.functional.gelu nn.functional.rel
 any mean sum var addmm bmm mm softmax log_softmax gather index_add index_put index_select nonzero
 scatter_reduce.mean searchsorted nn.functional.avg_pool2d nn.functional.adaptive_avg_pool2d
 nn.functional.max_pool2d nn.functional.interpolate.bilinear nn.functional.interpolate.nearest
-grid_sampler_2d nn.functional.ctc_loss nn.functional.glu nn.functional.multi_margin_loss""".split()
+grid_sampler_2d nn.functional.ctc_loss nn.functional.glu nn.functional.multi_margin_loss
+nn.functional.layer_norm nn.functional.group_norm nn.functional.nll_loss nn.functional.mse_loss""".split()
 PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
 
 
