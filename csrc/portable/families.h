@@ -16,5 +16,11 @@ void add_reductions(Rows& rows, runtime::Chip& chip, Language language);
 void add_products(Rows& rows, runtime::Chip& chip, Language language);
 void add_softmax(Rows& rows, runtime::Chip& chip, Language language);
 void add_random(Rows& rows, runtime::Chip& chip, Language language);
+void add_shapes(Rows& rows, runtime::Chip& chip, Language language);
+void add_padding(Rows& rows, runtime::Chip& chip, Language language);
+void add_scans(Rows& rows, runtime::Chip& chip, Language language);
+void add_sorting(Rows& rows, runtime::Chip& chip, Language language);
+void add_distances(Rows& rows, runtime::Chip& chip, Language language);
+void add_histograms(Rows& rows, runtime::Chip& chip, Language language);
 
 }  // namespace torch_fl::portable

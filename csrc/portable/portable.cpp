@@ -19,6 +19,12 @@ void equip(runtime::Chip& chip) {
   add_products(rows, chip, *language);
   add_softmax(rows, chip, *language);
   add_random(rows, chip, *language);
+  add_shapes(rows, chip, *language);
+  add_padding(rows, chip, *language);
+  add_scans(rows, chip, *language);
+  add_sorting(rows, chip, *language);
+  add_distances(rows, chip, *language);
+  add_histograms(rows, chip, *language);
   chip.portable = std::move(rows);
 }
 

@@ -24,10 +24,25 @@ sinh sqrt sub tan tanh trunc where xlogy
 """
 REDUCTIONS = "all amax amin any argmax argmin mean nansum prod std std_mean sum var var_mean linalg.vector_norm"
 PRODUCTS = "addmm addmv baddbmm bmm dot mm mv softmax log_softmax"
+SHAPES = """
+cat flip roll repeat tile tril triu trace rot90 stack arange linspace logspace eye narrow_copy complex cross
+nn.functional.channel_shuffle nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn.functional.pad.reflect
+nn.functional.pad.replicate nn.functional.pad.replicate_negative nn.functional.unfold nn.functional.fold
+"""
+SCANS = """
+cumsum cumprod cummax cummin logcumsumexp sort argsort msort topk kthvalue median nanmedian mode
+"""
+MORE = """
+aminmax count_nonzero logsumexp dist nan_to_num round.decimals_3 native_dropout_backward addr cdist renorm
+nn.functional.pdist nn.functional.rrelu bernoulli cauchy geometric log_normal normal normal.number_mean
+"""
 FAMILIES = {
     "pointwise": POINTWISE.split(),
     "reductions": REDUCTIONS.split(),
     "products and softmax": PRODUCTS.split(),
+    "shapes": SHAPES.split(),
+    "scans and sorting": SCANS.split(),
+    "more reductions, distances and random numbers": MORE.split(),
 }
 FORWARD = "forward,strides,views,method,noncontiguous"
 
