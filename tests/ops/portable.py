@@ -53,6 +53,18 @@ LOSSES = """
 nn.functional.binary_cross_entropy nn.functional.cross_entropy nn.functional.huber_loss nn.functional.mse_loss
 nn.functional.nll_loss nn.functional.smooth_l1_loss
 """
+SHAPES = """
+cat flip roll repeat tile tril triu trace rot90 stack arange linspace logspace eye narrow_copy complex cross
+nn.functional.channel_shuffle nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn.functional.pad.reflect
+nn.functional.pad.replicate nn.functional.pad.replicate_negative nn.functional.unfold nn.functional.fold
+"""
+SCANS = """
+cumsum cumprod cummax cummin logcumsumexp sort argsort msort topk kthvalue median nanmedian mode
+"""
+MORE = """
+addbmm aminmax count_nonzero logsumexp dist nan_to_num round.decimals_3 native_dropout_backward addr cdist renorm
+nn.functional.pdist nn.functional.rrelu bernoulli cauchy geometric log_normal normal normal.number_mean
+"""
 FAMILIES = {
     "pointwise": POINTWISE.split(),
     "reductions": REDUCTIONS.split(),
@@ -62,6 +74,9 @@ FAMILIES = {
     "resampling": RESAMPLING.split(),
     "gates and margins": GATES_AND_MARGINS.split(),
     "losses": LOSSES.split(),
+    "shapes": SHAPES.split(),
+    "scans and sorting": SCANS.split(),
+    "more reductions, distances and random numbers": MORE.split(),
 }
 FORWARD = "forward,strides,views,method,noncontiguous"
 

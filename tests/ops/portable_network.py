@@ -27,13 +27,31 @@ def agree(function: Callable[..., Any], *inputs: torch.Tensor, atol: float = 2e-
 
 def norms() -> None:
     """More rows than one item adds up, widths that are no multiple of anything, statistics far from zero."""
-    agree(lambda x, w, b: F.layer_norm(x, (67,), w, b), torch.randn(3000, 67) + 5, torch.rand(67), torch.rand(67), atol=1e-3)
-    agree(lambda x, w, b: F.group_norm(x, 3, w, b), torch.randn(5, 12, 90) - 3, torch.rand(12), torch.rand(12), atol=1e-3)
+    agree(
+        lambda x, w, b: F.layer_norm(x, (67,), w, b),
+        torch.randn(3000, 67) + 5,
+        torch.rand(67),
+        torch.rand(67),
+        atol=1e-3,
+    )
+    agree(
+        lambda x, w, b: F.group_norm(x, 3, w, b), torch.randn(5, 12, 90) - 3, torch.rand(12), torch.rand(12), atol=1e-3
+    )
     for shape in ((40, 70, 9, 11), (700, 130)):
         parameters = [torch.rand(shape[1]) for _ in range(2)]
-        agree(lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), torch.randn(shape) + 2, *parameters, atol=1e-3)
+        agree(
+            lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+            torch.randn(shape) + 2,
+            *parameters,
+            atol=1e-3,
+        )
         running = [torch.rand(shape[1]) + 0.5 for _ in range(2)]
-        agree(lambda x, m, v, w=None: F.batch_norm(x, m.detach(), v.detach(), training=False), torch.randn(shape), *running, atol=1e-3)
+        agree(
+            lambda x, m, v, w=None: F.batch_norm(x, m.detach(), v.detach(), training=False),
+            torch.randn(shape),
+            *running,
+            atol=1e-3,
+        )
 
 
 def losses() -> None:

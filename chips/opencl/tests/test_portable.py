@@ -15,7 +15,8 @@ any mean sum var addmm bmm mm softmax log_softmax gather index_add index_put ind
 scatter_reduce.mean searchsorted nn.functional.avg_pool2d nn.functional.adaptive_avg_pool2d
 nn.functional.max_pool2d nn.functional.interpolate.bilinear nn.functional.interpolate.nearest
 grid_sampler_2d nn.functional.ctc_loss nn.functional.glu nn.functional.multi_margin_loss
-nn.functional.layer_norm nn.functional.group_norm nn.functional.nll_loss nn.functional.mse_loss""".split()
+nn.functional.layer_norm nn.functional.group_norm nn.functional.nll_loss nn.functional.mse_loss cat roll
+tril arange nn.functional.pad.reflect cumsum cummax sort topk mode cdist""".split()
 PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
 
 
@@ -33,4 +34,5 @@ def test_portable_kernels_agree_with_the_cpu(runtime: str, memory: str, tmp_path
         "TORCH_FL_CACHE_DIR": str(tmp_path),
     }
     names = NAMES if memory == "svm" else NAMES[:4] + ["sum", "mm", "index_put"]
+    names = NAMES if memory == "svm" else NAMES[:4] + ["sum", "mm", "cat", "roll", "cumsum", "sort"]
     portable.check(names, tmp_path, environment, "float32", variants="forward,noncontiguous", samples=2)
