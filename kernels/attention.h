@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention without the matrix of scores: keys in blocks of KEYS, and per query the largest score so far and the sum of
-// exponentials. X: the tensors; D: the size of a head. Tensors are batch x head x position x D; of each come the strides
-// of the first three dimensions (the fourth is dense unless there is one for it).
-// V: a vector of WIDE numbers of type A. ROUNDED: D up to a multiple of WIDE.
+// exponentials. X: the tensors; D: the size of a head. Tensors are batch x head x position x D; of each come the
+// strides of the first three dimensions (the fourth is dense unless there is one for it). V: a vector of WIDE numbers
+// of type A. ROUNDED: D up to a multiple of WIDE.
 #ifdef FL_F32
 #define V f32x16
 #define WIDE 16
@@ -173,12 +173,12 @@ FUNCTION void attention(GLOBAL X* out, GLOBAL A* logsumexp, GLOBAL const X* q, G
 }
 // Few queries: nothing is worth copying. A unit is one query of one head.
 FUNCTION void attention_rows(GLOBAL X* out, GLOBAL A* logsumexp, GLOBAL const X* q, GLOBAL const X* k,
-                             GLOBAL const X* v, GLOBAL const X* mask, const i64 units, const i64 chunk,
-                             const i64 heads, const i64 group, const i64 queries, const i64 keys, const i64 rows,
-                             const A scale, const i64 ob, const i64 oh, const i64 os, const i64 lb, const i64 lh,
-                             const i64 ls, const i64 qb, const i64 qh, const i64 qs, const i64 kb, const i64 kh,
-                             const i64 ks, const i64 vb, const i64 vh, const i64 vs, const i64 mb, const i64 mh,
-                             const i64 mq, const i64 mk, const i64 item) {
+                             GLOBAL const X* v, GLOBAL const X* mask, const i64 units, const i64 chunk, const i64 heads,
+                             const i64 group, const i64 queries, const i64 keys, const i64 rows, const A scale,
+                             const i64 ob, const i64 oh, const i64 os, const i64 lb, const i64 lh, const i64 ls,
+                             const i64 qb, const i64 qh, const i64 qs, const i64 kb, const i64 kh, const i64 ks,
+                             const i64 vb, const i64 vh, const i64 vs, const i64 mb, const i64 mh, const i64 mq,
+                             const i64 mk, const i64 item) {
   A asked[ROUNDED], answer[ROUNDED], s[KEYS];
   EACH(unit, units) {
     const i64 query = unit % queries, h = unit / queries % heads, b = unit / queries / heads;
@@ -221,14 +221,14 @@ FUNCTION void attention_rows(GLOBAL X* out, GLOBAL A* logsumexp, GLOBAL const X*
 FUNCTION void attention_backward(GLOBAL X* gq, GLOBAL X* gk, GLOBAL X* gv, GLOBAL A* total, GLOBAL const X* g,
                                  GLOBAL const X* q, GLOBAL const X* k, GLOBAL const X* v, GLOBAL const X* out,
                                  GLOBAL const A* logsumexp, GLOBAL const X* mask, const i64 units, const i64 chunk,
-                                 const i64 key_heads, const i64 group, const i64 queries, const i64 keys,
-                                 const A scale, const i64 gqb, const i64 gqh, const i64 gqs, const i64 gkb,
-                                 const i64 gkh, const i64 gks, const i64 gvb, const i64 gvh, const i64 gvs,
-                                 const i64 tb, const i64 th, const i64 ts, const i64 gb, const i64 gh, const i64 gs,
-                                 const i64 gd, const i64 qb, const i64 qh, const i64 qs, const i64 kb, const i64 kh,
-                                 const i64 ks, const i64 vb, const i64 vh, const i64 vs, const i64 ob, const i64 oh,
-                                 const i64 os, const i64 od, const i64 lb, const i64 lh, const i64 ls, const i64 mb,
-                                 const i64 mh, const i64 mq, const i64 mk, const i64 item) {
+                                 const i64 key_heads, const i64 group, const i64 queries, const i64 keys, const A scale,
+                                 const i64 gqb, const i64 gqh, const i64 gqs, const i64 gkb, const i64 gkh,
+                                 const i64 gks, const i64 gvb, const i64 gvh, const i64 gvs, const i64 tb, const i64 th,
+                                 const i64 ts, const i64 gb, const i64 gh, const i64 gs, const i64 gd, const i64 qb,
+                                 const i64 qh, const i64 qs, const i64 kb, const i64 kh, const i64 ks, const i64 vb,
+                                 const i64 vh, const i64 vs, const i64 ob, const i64 oh, const i64 os, const i64 od,
+                                 const i64 lb, const i64 lh, const i64 ls, const i64 mb, const i64 mh, const i64 mq,
+                                 const i64 mk, const i64 item) {
   A key_columns[D * KEYS], key_rows[KEYS * ROUNDED], value_columns[D * KEYS];
   A for_key[KEYS * ROUNDED], for_value[KEYS * ROUNDED];
   A asked[QUERIES * ROUNDED], upstream[QUERIES * ROUNDED], answer[QUERIES * ROUNDED], for_query[QUERIES * ROUNDED];

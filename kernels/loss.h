@@ -14,7 +14,7 @@ FUNCTION A loss_of(const A a, const A b, const A extra) {
   return z < extra ? (A)0.5 * z * z / extra : z - (A)0.5 * extra;
 #elif LOSS == 2  // Huber
   return z <= extra ? (A)0.5 * z * z : extra * (z - (A)0.5 * extra);
-#else  // binary cross entropy
+#else            // binary cross entropy
   return (b - 1) * at_least(m_log1p(-a), -100) - b * at_least(m_log(a), -100);
 #endif
 }
@@ -26,7 +26,7 @@ FUNCTION A slope_of(const A a, const A b, const A extra) {
   return x <= -extra ? -1 : x >= extra ? 1 : x / extra;
 #elif LOSS == 2  // Huber
   return x <= -extra ? -extra : x >= extra ? extra : x;
-#else  // binary cross entropy
+#else            // binary cross entropy
   return x / at_least((1 - a) * a, (A)1e-12);
 #endif
 }
@@ -101,8 +101,7 @@ FUNCTION void nll_sums(GLOBAL A* partial, GLOBAL const X* x, GLOBAL const LABEL*
   A sum = 0, total = 0;
 #define TARGET ((i64)LOAD_LABEL(target, begin + j))
   SUM_TWO_OVER(sum, total, count, j,
-               weight_of(weight, TARGET, classes, ignored) *
-                   likelihood(x, begin + j, TARGET, classes, points, ignored),
+               weight_of(weight, TARGET, classes, ignored) * likelihood(x, begin + j, TARGET, classes, points, ignored),
                weight_of(weight, TARGET, classes, ignored))
 #undef TARGET
   partial[2 * item] = -sum;

@@ -203,9 +203,9 @@ FUNCTION void batch_norm(GLOBAL X* out, GLOBAL S* means, GLOBAL S* rstds, GLOBAL
   }
 }
 FUNCTION void batch_norm_columns(GLOBAL X* out, GLOBAL S* means, GLOBAL S* rstds, GLOBAL R* running_mean,
-                                 GLOBAL R* running_var, GLOBAL const X* x, GLOBAL const W* weight,
-                                 GLOBAL const W* bias, const i64 tiles, const i64 chunk, const i64 rows,
-                                 const i64 channels, const A eps, const A momentum, const i64 item) {
+                                 GLOBAL R* running_var, GLOBAL const X* x, GLOBAL const W* weight, GLOBAL const W* bias,
+                                 const i64 tiles, const i64 chunk, const i64 rows, const i64 channels, const A eps,
+                                 const A momentum, const i64 item) {
   const A count = (A)rows;
   EACH(t, tiles) {
     const i64 c0 = t * TILE, there = channels - c0 < TILE ? channels - c0 : TILE;
@@ -297,8 +297,7 @@ FUNCTION void batch_norm_backward_columns(GLOBAL X* out, GLOBAL W* for_weight, G
     A mean[TILE], sum[TILE], dot[TILE], scale[TILE], slope[TILE], shift[TILE];
     for (int c = 0; c < TILE; ++c) mean[c] = c < there ? LOAD_S(means, c0 + c) : 0;
     COLUMN_SUMS(sum, there, rows, r, c, LOAD_X(g, r * channels + c0 + c))
-    COLUMN_SUMS(dot, there, rows, r, c,
-                LOAD_X(g, r * channels + c0 + c) * (LOAD_X(x, r * channels + c0 + c) - mean[c]))
+    COLUMN_SUMS(dot, there, rows, r, c, LOAD_X(g, r * channels + c0 + c) * (LOAD_X(x, r * channels + c0 + c) - mean[c]))
     for (int c = 0; c < there; ++c) {
       const A rstd = SPREAD(c0 + c);
       scale[c] = rstd * FACTOR(c0 + c);

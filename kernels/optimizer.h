@@ -6,8 +6,8 @@
 #else
 #define LEARNING_RATE lr
 #endif
-#define SHARE                       \
-  const i64 begin = item * chunk;   \
+#define SHARE                     \
+  const i64 begin = item * chunk; \
   const i64 end = begin + chunk < n ? begin + chunk : n;
 // Nothing happens after an overflow; gradients are divided by *scale, in place.
 #if HAS_FOUND
@@ -16,9 +16,9 @@
 #define SKIPPED 0
 #endif
 #if HAS_SCALE
-#define TAKE_GRADIENT(name)                        \
-  A name = LOAD_X(gradient, i) / (A)scale[0];      \
-  STORE_X(gradient, i, name);                      \
+#define TAKE_GRADIENT(name)                   \
+  A name = LOAD_X(gradient, i) / (A)scale[0]; \
+  STORE_X(gradient, i, name);                 \
   if (MAXIMIZE) name = -name;
 #else
 #define TAKE_GRADIENT(name) A name = MAXIMIZE ? -LOAD_X(gradient, i) : LOAD_X(gradient, i);

@@ -66,7 +66,11 @@ FUNCTION void softmax_gradient_row(GLOBAL const X* g, GLOBAL const Y* y, GLOBAL 
                                    const i64 size) {
   const i64 whole = size / LANES * LANES;
   f32x16 sums = SPLAT(0.0f);
-  for (i64 j = 0; j < whole; j += LANES) sums += LOG ? VLOAD_X(g, at + j) : VLOAD_X(g, at + j) * VLOAD_Y(y, at + j);
+  for (i64 j = 0; j < whole; j += LANES) {
+    f32x16 term = VLOAD_X(g, at + j);  // no conditional expression: C99's compilers find its sides of different types
+    if (!LOG) term *= VLOAD_Y(y, at + j);
+    sums += term;
+  }
   f32 sum = v_sum(sums);
   for (i64 j = whole; j < size; ++j) sum += LOAD_X(g, at + j) * (LOG ? 1 : LOAD_Y(y, at + j));
   for (i64 j = 0; j < whole; j += LANES) {
@@ -84,7 +88,8 @@ FUNCTION void softmax_lines(GLOBAL const X* x, GLOBAL OUT* out, const i64 at, co
   f32x16 top = SPLAT(-INF_F), sum = SPLAT(0.0f);
   for (i64 j = 0; j < size; ++j) top = v_max_of(VLOAD_X(x, at + j * step), top);
   for (i64 j = 0; j < size; ++j) sum += v_exp(VLOAD_X(x, at + j * step) - top);
-  const f32x16 rest = LOG ? v_log(sum) : SPLAT(1.0f) / sum;
+  f32x16 rest = SPLAT(1.0f) / sum;
+  if (LOG) rest = v_log(sum);
   for (i64 j = 0; j < size; ++j) {
     const f32x16 v = VLOAD_X(x, at + j * step) - top;
     VSTORE_OUT(out, at + j * step, LOG ? v - rest : v_exp(v) * rest);
@@ -94,8 +99,11 @@ FUNCTION void softmax_lines(GLOBAL const X* x, GLOBAL OUT* out, const i64 at, co
 FUNCTION void softmax_gradient_lines(GLOBAL const X* g, GLOBAL const Y* y, GLOBAL OUT* out, const i64 at,
                                      const i64 size, const i64 step) {
   f32x16 sum = SPLAT(0.0f);
-  for (i64 j = 0; j < size; ++j)
-    sum += LOG ? VLOAD_X(g, at + j * step) : VLOAD_X(g, at + j * step) * VLOAD_Y(y, at + j * step);
+  for (i64 j = 0; j < size; ++j) {
+    f32x16 term = VLOAD_X(g, at + j * step);
+    if (!LOG) term *= VLOAD_Y(y, at + j * step);
+    sum += term;
+  }
   for (i64 j = 0; j < size; ++j) {
     const f32x16 gj = VLOAD_X(g, at + j * step), yj = VLOAD_Y(y, at + j * step);
     VSTORE_OUT(out, at + j * step, LOG ? gj - v_exp(yj) * sum : (gj - sum) * yj);

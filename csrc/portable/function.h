@@ -12,8 +12,8 @@ namespace torch_fl::portable {
 
 /// Says what the function is compiled for (types and settings, which become macros) and called with. The function takes
 /// the pointers, then the words and reals, then the number of the work item. `A` is the type computed in. All names are
-/// literals. One launch can do several parts, calls that differ in some arguments: what is added before the first part()
-/// comes first in each of them (of the pointers, and of the words).
+/// literals. One launch can do several parts, calls that differ in some arguments: what is added before the first
+/// part() comes first in each of them (of the pointers, and of the words).
 class FunctionCall {
  public:
   FunctionCall(const char* file, const char* function, fl_dtype compute);
@@ -69,7 +69,6 @@ inline fl_dtype arithmetic(fl_dtype dtype) {
   return dtype == FL_FLOAT16 || dtype == FL_BFLOAT16 ? fl_dtype{FL_FLOAT32} : dtype;
 }
 inline uint64_t bytes_of_arithmetic(fl_dtype dtype) { return dtype == FL_FLOAT64 ? 8 : 4; }
-
 
 // Reading a call: null where there is no such tensor.
 inline const fl_tensor* input_of(const fl_call& call, uint32_t i) {

@@ -25,14 +25,10 @@ struct Element {
   int weight, reduction, extra;  ///< arguments; -1: none
 };
 const Element kElements[] = {
-    {"aten::mse_loss", 0, false, -1, 2, -1},
-    {"aten::smooth_l1_loss", 1, false, -1, 2, 3},
-    {"aten::huber_loss", 2, false, -1, 2, 3},
-    {"aten::binary_cross_entropy", 3, false, 2, 3, -1},
-    {"aten::mse_loss_backward", 0, true, -1, 3, -1},
-    {"aten::smooth_l1_loss_backward", 1, true, -1, 3, 4},
-    {"aten::huber_loss_backward", 2, true, -1, 3, 4},
-    {"aten::binary_cross_entropy_backward", 3, true, 3, 4, -1},
+    {"aten::mse_loss", 0, false, -1, 2, -1},          {"aten::smooth_l1_loss", 1, false, -1, 2, 3},
+    {"aten::huber_loss", 2, false, -1, 2, 3},         {"aten::binary_cross_entropy", 3, false, 2, 3, -1},
+    {"aten::mse_loss_backward", 0, true, -1, 3, -1},  {"aten::smooth_l1_loss_backward", 1, true, -1, 3, 4},
+    {"aten::huber_loss_backward", 2, true, -1, 3, 4}, {"aten::binary_cross_entropy_backward", 3, true, 3, 4, -1},
 };
 
 class ElementRow : public Row {
@@ -68,7 +64,10 @@ class ElementRow : public Row {
     const bool total = !line_.backward && r.reduction != kNone;
     if (n == 0 && !total) return FL_OK;
     const Split work = share(device(call), n, 1);
-    FunctionCall f(kFile, line_.backward ? "element_loss_backward" : total ? "element_loss_sums" : "element_loss",
+    FunctionCall f(kFile,
+                   line_.backward ? "element_loss_backward"
+                   : total        ? "element_loss_sums"
+                                  : "element_loss",
                    r.x->dtype);
     f.type("X", r.x->dtype).setting("LOSS", line_.loss).setting("HAS_WEIGHT", given(r.weight));
     if (line_.backward) {

@@ -11,7 +11,7 @@ namespace torch_fl::portable {
 namespace {
 
 constexpr const char* kFile = "norm.h";
-constexpr int64_t kTile = 64;      ///< TILE of kernels/sums.h
+constexpr int64_t kTile = 64;       ///< TILE of kernels/sums.h
 constexpr int64_t kMostRows = 512;  ///< that one item adds up, so that errors stay small
 
 fl_dtype dtype_or(const fl_tensor* first, const fl_tensor* second, fl_dtype otherwise) {
@@ -31,7 +31,7 @@ bool fits(const fl_tensor* first, const fl_tensor* second, int64_t length) {
 
 struct Layer {
   const char* op;
-  bool centred;   ///< about the mean
+  bool centred;  ///< about the mean
   bool backward;
 };
 const Layer kLayers[] = {
@@ -259,8 +259,7 @@ struct Images {
 
 class BatchRow : public Row {
  public:
-  BatchRow(runtime::Chip& chip, Language language, bool statistics)
-      : Row(chip, language), statistics_(statistics) {}
+  BatchRow(runtime::Chip& chip, Language language, bool statistics) : Row(chip, language), statistics_(statistics) {}
 
   struct Reading {
     const fl_tensor *x, *weight, *bias, *running_mean = nullptr, *running_var = nullptr, *out, *means, *rstds;

@@ -17,14 +17,15 @@ struct Step {
   const char* op;
   const char* function;
   const char* setting;
-  bool decoupled;      ///< weight decay
-  uint32_t states;     ///< the first lists: parameters, gradients and what runs along them
-  uint32_t steps;      ///< list of step counts; 0: none
-  uint32_t rate;       ///< the learning rate's argument
-  uint32_t scaling;    ///< grad_scale's; found_inf's is the next
+  bool decoupled;    ///< weight decay
+  uint32_t states;   ///< the first lists: parameters, gradients and what runs along them
+  uint32_t steps;    ///< list of step counts; 0: none
+  uint32_t rate;     ///< the learning rate's argument
+  uint32_t scaling;  ///< grad_scale's; found_inf's is the next
   uint32_t maximize;
 };
-#define BOTH(op, ...) {op, __VA_ARGS__}, {op ".tensor_lr", __VA_ARGS__}
+#define BOTH(op, ...) \
+  {op, __VA_ARGS__}, { op ".tensor_lr", __VA_ARGS__ }
 const Step kSteps[] = {
     BOTH("aten::_fused_adam_", "adam", "ADAM", false, 5, 5, 6, 13, 12),
     BOTH("aten::_fused_adamw_", "adam", "ADAM", true, 5, 5, 6, 13, 12),
@@ -173,7 +174,8 @@ class UnscaleRow : public Row {
     }
     for (uint32_t i = 0; i < call.args[0].count; ++i) {
       const fl_tensor* t = element(call, 0, i);
-      if (t == nullptr || !is_floating(t->dtype) || !same_layout(*t, *t)) return "a gradient with gaps between elements";
+      if (t == nullptr || !is_floating(t->dtype) || !same_layout(*t, *t))
+        return "a gradient with gaps between elements";
     }
     return nullptr;
   }
@@ -239,8 +241,8 @@ class ScaleRow : public Row {
 
 void add_optimizers(Rows& rows, runtime::Chip& chip, Language language) {
   for (const Step& line : kSteps) {
-    rows.push_back(make_row(line.op, 0, run_row<StepRow>, StepRow::supports, keep<StepRow>(chip, language, line),
-                            kFloats));
+    rows.push_back(
+        make_row(line.op, 0, run_row<StepRow>, StepRow::supports, keep<StepRow>(chip, language, line), kFloats));
   }
   rows.push_back(make_row("aten::_amp_foreach_non_finite_check_and_unscale_", 0, run_row<UnscaleRow>,
                           UnscaleRow::supports, keep<UnscaleRow>(chip, language), kFloats));

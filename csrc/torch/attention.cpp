@@ -26,7 +26,8 @@ using OptionalTensor = std::optional<Tensor>;
 constexpr const char* kFused = "aten::_scaled_dot_product_fused_attention_overrideable";
 constexpr const char* kFusedBackward = "aten::_scaled_dot_product_fused_attention_overrideable_backward";
 
-// The operator that returns tensors alone, so that a kernel row can serve it; PyTorch's own kernels for it are the CPU's.
+// The operator that returns tensors alone, so that a kernel row can serve it; PyTorch's own kernels for it are the
+// CPU's.
 constexpr const char* kStreaming = "aten::_scaled_dot_product_flash_attention_for_cpu";
 
 bool mask_fits(const OptionalTensor& mask, const Tensor& query, const Tensor& key) {
@@ -148,8 +149,8 @@ Tensor repeated(const Tensor& tensor, const Tensor& query) {
 std::tuple<Tensor, Tensor> streaming_forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                              double dropout_p, bool is_causal, const OptionalTensor& mask,
                                              std::optional<double> scale) {
-  const auto all = fused_forward(query, repeated(key, query), repeated(value, query), mask, dropout_p, is_causal, false,
-                                 scale);
+  const auto all =
+      fused_forward(query, repeated(key, query), repeated(value, query), mask, dropout_p, is_causal, false, scale);
   return {std::get<0>(all), std::get<1>(all)};
 }
 
