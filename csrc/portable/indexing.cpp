@@ -93,6 +93,7 @@ Source write_step(const Step& step, const Cut& cut) {
           define("LEADS_TO_TARGET", step.leads_to_target ? "1" : "0") +
           define("TO_STEP", !cut.run || cut.to_dense ? "1" : "w.to[" + last + "]") +
           define("FROM_STEP", !cut.run || cut.from_dense ? "1" : "w.from[" + last + "]");
+  head += define("DENSE", moves && cut.uniform && cut.to_dense && cut.from_dense ? "1" : "0");
   if (moves) {
     head += define("PUT(to, from)", "target[to] = source[from]");
   } else {
@@ -205,8 +206,8 @@ void Space::halve(bool parts) {
 bool Step::walk(Space& over, Space* then) {
   Space none;
   if (then == nullptr) then = &none;
-  if (put == Put::Add && part_of(to.dtype) != to.dtype) {
-    over.halve(true);
+  if (has_parts(to.dtype) && (put == Put::Add || (put == Put::Set && operand == Operand::Value))) {
+    over.halve(put == Put::Add);
     then->halve(false);
     to.dtype = from.dtype = part_of(to.dtype);
     for (int k = 0; k < n_indices; ++k) indices[static_cast<size_t>(k)].step *= 2;
