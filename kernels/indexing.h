@@ -56,14 +56,14 @@ FUNCTION void copy_row(GLOBAL T* to, GLOBAL const T* from, const i64 n) {
 #define MISS(c)
 #else
 #define MOVE(c) PUT(to + (c) * TO_STEP, start + place + (c) * FROM_STEP)
-#define MISS(c) target[to + (c) * TO_STEP] = zero
+#define MISS(c) target[to + (c) * TO_STEP] = missing
 #endif
 
 FUNCTION void move_indexed(GLOBAL T* target, GLOBAL const S* source, INDEX_PARAMETERS const Walk w, const i64 item) {
   const i64 low = item % w.parts * w.range, high = low + w.range;
   const i64 first = item / w.parts * w.chunk, last = first + w.chunk < w.units ? first + w.chunk : w.units;
 #if !LEADS_TO_TARGET
-  const T zero = {0};
+  const T missing = MISSING;
 #endif
   for (i64 unit = first; unit < last; ++unit) {
     const i64 begin = unit % w.blocks * w.block, end = begin + w.block < w.run ? begin + w.block : w.run;
