@@ -35,7 +35,14 @@ FUNCTION void sum_bags(GLOBAL T* out, GLOBAL INDEX* bag_of, GLOBAL INDEX* bag_si
       }
       for (i64 i = begin; i < end; ++i) {
         const i64 row = index[i];
-        if (row < 0 || row >= w.rows || row == w.padding) continue;
+        if (row == w.padding) continue;
+        if (row < 0 || row >= w.rows) {  // no number comes of it
+          for (int c = 0; c < WIDTH; ++c) {
+            total[c] = NAN_F;
+            where[c] = 0;
+          }
+          continue;
+        }
         const i64 at = row * w.width + c0;
 #if MODE == 2
         for (i64 c = 0; c < there; ++c) {

@@ -30,19 +30,40 @@ typedef struct {
   int inside = 1;     \
   EACH_INDEX(RESOLVE) \
   inside &= place >= low && place < high && place != w.skip;
+#if DENSE
+// n elements that lie side by side. Several vectors are read before any is written: see the copies of pointwise.cpp.
+FUNCTION void copy_row(GLOBAL T* to, GLOBAL const T* from, const i64 n) {
+  i64 j = 0;
+  if ((((uintptr_t)to | (uintptr_t)from) & 3) == 0) {
+    const i64 words = n * (i64)sizeof(T) / 4;
+    GLOBAL u32* out = (GLOBAL u32*)to;
+    GLOBAL const u32* x = (GLOBAL const u32*)from;
+    for (; j + 64 <= words; j += 64) {
+      const u32x16 a = VECTOR_LOAD_bytes(x + j), b = VECTOR_LOAD_bytes(x + j + 16);
+      const u32x16 c = VECTOR_LOAD_bytes(x + j + 32), d = VECTOR_LOAD_bytes(x + j + 48);
+      VECTOR_STORE_bytes(out + j, a);
+      VECTOR_STORE_bytes(out + j + 16, b);
+      VECTOR_STORE_bytes(out + j + 32, c);
+      VECTOR_STORE_bytes(out + j + 48, d);
+    }
+    j = j * 4 / (i64)sizeof(T);
+  }
+  for (; j < n; ++j) to[j] = from[j];
+}
+#endif
 #if LEADS_TO_TARGET
 #define MOVE(c) PUT(to + place + (c) * TO_STEP, start + (c) * FROM_STEP)
 #define MISS(c)
 #else
 #define MOVE(c) PUT(to + (c) * TO_STEP, start + place + (c) * FROM_STEP)
-#define MISS(c) target[to + (c) * TO_STEP] = zero
+#define MISS(c) target[to + (c) * TO_STEP] = missing
 #endif
 
 FUNCTION void move_indexed(GLOBAL T* target, GLOBAL const S* source, INDEX_PARAMETERS const Walk w, const i64 item) {
   const i64 low = item % w.parts * w.range, high = low + w.range;
   const i64 first = item / w.parts * w.chunk, last = first + w.chunk < w.units ? first + w.chunk : w.units;
 #if !LEADS_TO_TARGET
-  const T zero = {0};
+  const T missing = MISSING;
 #endif
   for (i64 unit = first; unit < last; ++unit) {
     const i64 begin = unit % w.blocks * w.block, end = begin + w.block < w.run ? begin + w.block : w.run;

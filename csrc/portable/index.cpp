@@ -332,16 +332,25 @@ struct Manner {
 const char* overwrite(const fl_call& call, Steps& steps, Manner manner) {
   const Along along(call, manner.slices);
   if (const char* reason = along.check(); reason != nullptr) return reason;
-  const bool by_value = along.source == nullptr;
-  if (by_value ? !typed(along.self) || call.args[3].kind == FL_COMPLEX : !movable(along.self)) {
+  const bool by_value = along.source == nullptr, parts = has_parts(along.self.dtype);
+  const fl_value& value = call.args[3];
+  if (by_value ? !addable(along.self) || (value.kind == FL_COMPLEX && !parts) : !movable(along.self)) {
     return "an element type that the portable kernels do not write";
   }
   if (!add_copy(steps, along.out, along.self)) return kTooMany;
-  Step* step = along.write(steps, Place(along.out), by_value ? Put::Set : Put::Move,
-                           by_value ? Operand::Value : Operand::Source);
-  if (step == nullptr) return kTooMany;
-  step->wrap = manner.wraps;
-  step->value = call.args[3];
+  for (int part = 0; part < (by_value && parts ? 2 : 1); ++part) {
+    Step* step = along.write(steps, Place(along.out), by_value ? Put::Set : Put::Move,
+                             by_value ? Operand::Value : Operand::Source);
+    if (step == nullptr) return kTooMany;
+    step->wrap = manner.wraps;
+    step->value = value;
+    if (!by_value || !parts) continue;
+    const double real = value.kind == FL_REAL ? value.u.d : static_cast<double>(value.u.i);
+    const double whole[] = {value.kind == FL_COMPLEX ? value.u.c[0] : real,
+                            value.kind == FL_COMPLEX ? value.u.c[1] : 0};
+    step->value = number_of(whole[part]);
+    step->to.address += static_cast<fl_address>(part * element_bytes(step->to.dtype));
+  }
   return nullptr;
 }
 const char* scatter(const fl_call& call, Steps& steps) { return overwrite(call, steps, {false}); }
@@ -547,14 +556,14 @@ const Line kLines[] = {
     {"aten::_index_put_impl_", index_put, 0, 0},
     {"aten::put", put, kDense, 0},
     {"aten::scatter.src", scatter, kInPlace, 0},
-    {"aten::scatter.value", scatter, kInPlace | kByValue, kNumbers | kBool},
+    {"aten::scatter.value", scatter, kInPlace | kByValue, kAddable},
     {"aten::scatter.reduce", scatter_reduce_old, kInPlace, kAddable},
     {"aten::scatter.value_reduce", scatter_reduce_old, kInPlace | kByValue, kNumbers | kBool},
     {"aten::scatter_add", scatter_add, kInPlace, kAddable},
     {"aten::scatter_reduce.two", scatter_reduce, kInPlace | kDenseOut, kNumbers | kBool},
     {"aten::index_add", index_add, kInPlace | kByValue, kAddable},
     {"aten::index_copy", index_copy, kInPlace, 0},
-    {"aten::index_fill.int_Scalar", index_fill, kInPlace | kByValue, kNumbers | kBool},
+    {"aten::index_fill.int_Scalar", index_fill, kInPlace | kByValue, kAddable},
     {"aten::index_fill.int_Tensor", index_fill_tensor, kInPlace, 0},
     {"aten::index_reduce", index_reduce, kInPlace | kDenseOut, kNumbers},
     {"aten::embedding_dense_backward", embedding_backward, kDense, kFloats},

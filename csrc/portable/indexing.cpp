@@ -14,6 +14,25 @@ uint64_t value_bits(const fl_value& v, fl_dtype dtype) {
   return bits_of(v, dtype);
 }
 
+// What comes of an index that lies outside: no number, where the type has that.
+uint64_t missing_bits(fl_dtype dtype) {
+  switch (dtype) {
+    case FL_FLOAT16:
+      return 0x7e00;
+    case FL_BFLOAT16:
+      return 0x7fc0;
+    case FL_FLOAT32:
+      return 0x7fc00000;
+    case FL_COMPLEX64:
+      return 0x7fc000007fc00000;
+    case FL_FLOAT64:
+    case FL_COMPLEX128:
+      return 0x7ff8000000000000;
+    default:
+      return 0;
+  }
+}
+
 const char* join_of(Put put, bool floating) {
   switch (put) {
     case Put::Add:
@@ -85,6 +104,7 @@ Source write_step(const Step& step, const Cut& cut) {
   const std::string last = std::to_string(step.free.rank - 1);
   Source source;
   std::string& head = source.head;
+  head += define("MISSING", word == "Pair" ? "{w.value, w.value}" : "(T)w.value");
   if (word == "Pair") head += kPair;
   head += define("T", t) + define("S", s) + define("RANK", std::to_string(step.free.rank)) +
           define("SEQUENCE_RANK", std::to_string(step.sequence.rank)) + define("RUN", cut.run ? "1" : "0") +
@@ -93,6 +113,7 @@ Source write_step(const Step& step, const Cut& cut) {
           define("LEADS_TO_TARGET", step.leads_to_target ? "1" : "0") +
           define("TO_STEP", !cut.run || cut.to_dense ? "1" : "w.to[" + last + "]") +
           define("FROM_STEP", !cut.run || cut.from_dense ? "1" : "w.from[" + last + "]");
+  head += define("DENSE", moves && cut.uniform && cut.to_dense && cut.from_dense ? "1" : "0");
   if (moves) {
     head += define("PUT(to, from)", "target[to] = source[from]");
   } else {
@@ -205,8 +226,8 @@ void Space::halve(bool parts) {
 bool Step::walk(Space& over, Space* then) {
   Space none;
   if (then == nullptr) then = &none;
-  if (put == Put::Add && part_of(to.dtype) != to.dtype) {
-    over.halve(true);
+  if (has_parts(to.dtype) && (put == Put::Add || (put == Put::Set && operand == Operand::Value))) {
+    over.halve(put == Put::Add);
     then->halve(false);
     to.dtype = from.dtype = part_of(to.dtype);
     for (int k = 0; k < n_indices; ++k) indices[static_cast<size_t>(k)].step *= 2;
@@ -229,10 +250,10 @@ fl_status StepsRow::launch_step(const fl_call& call, const Step& step, const fl_
     key.add(static_cast<uint32_t>(step.indices[static_cast<size_t>(k)].tensor->dtype));
   }
   const fl_module module = variant(call, key, [&] { return write_step(step, cut); });
+  const uint64_t value = step.put == Put::Move ? missing_bits(step.to.dtype) : value_bits(step.value, step.to.dtype);
   Members<10 + 2 * Step::kMostIndices + kMaxRank * (5 + 2 * Step::kMostIndices)> words;
-  for (const int64_t word :
-       {cut.rows * cut.blocks, cut.work.chunk, cut.blocks, cut.block, cut.length, cut.parts, cut.range,
-        step.sequence.numel, step.skip, static_cast<int64_t>(value_bits(step.value, step.to.dtype))}) {
+  for (const int64_t word : {cut.rows * cut.blocks, cut.work.chunk, cut.blocks, cut.block, cut.length, cut.parts,
+                             cut.range, step.sequence.numel, step.skip, static_cast<int64_t>(value)}) {
     words.add(word);
   }
   const int indices = std::max(step.n_indices, 1);

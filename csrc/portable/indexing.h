@@ -22,6 +22,7 @@ int64_t element_bytes(fl_dtype dtype);
 inline fl_dtype part_of(fl_dtype dtype) {
   return dtype == FL_COMPLEX64 ? FL_FLOAT32 : dtype == FL_COMPLEX128 ? FL_FLOAT64 : dtype;
 }
+inline bool has_parts(fl_dtype dtype) { return part_of(dtype) != dtype; }
 inline bool is_index(fl_dtype dtype) { return dtype == FL_INT64 || dtype == FL_INT32; }
 inline int64_t wrap_dim(int64_t dim, int32_t ndim) { return dim < 0 ? dim + (ndim > 0 ? ndim : 1) : dim; }
 inline int64_t size_at(const fl_tensor& t, int64_t dim) { return t.ndim == 0 ? 1 : t.sizes[dim]; }
@@ -89,7 +90,8 @@ struct Step {
     indices[static_cast<size_t>(n_indices++)] = {&index, bound, step};
     return true;
   }
-  /// The last thing to be said of a step. Complex numbers are added as two real ones each.
+  /// The last thing to be said of a step. Complex numbers are added as two real ones each; one
+  /// that is set takes a step for its real parts and one for the others.
   /// `then`: dimensions of which only the indices know where they lead.
   bool walk(Space& over, Space* then = nullptr);
 };

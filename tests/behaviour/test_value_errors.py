@@ -51,7 +51,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 # Where the chip has no kernel of its own a portable one serves these, and it has no way to tell: no index from outside
 # is followed, and no number comes of it.
-UNREPORTED = {"multi_margin_loss"}
+UNREPORTED = {"embedding_bag", "index_reduce", "max_unpool", "multi_margin_loss", "put"}
+UNWRITTEN = {"index_reduce", "max_unpool", "put"}  # such an index writes nothing; the rest is as it was
 
 
 def _along(dim: int, tensor: torch.Tensor) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
@@ -85,9 +86,10 @@ def test_type_is_that_of_the_cpu(name: str) -> None:
     function, args = CASES[name]
     _, expected = attempt(function, *(a.clone() for a in args))
     assert expected is not None, "the case must fail on the CPU"
-    if name in UNREPORTED:
+    if name.split()[0] in UNREPORTED:
         found, error = attempt(lambda: function(*(a.to(DEVICE) for a in args)).cpu())
-        assert type(error) is type(expected) if error is not None else found.isnan()
+        right = torch.isfinite if name.split()[0] in UNWRITTEN else torch.isnan
+        assert type(error) is type(expected) if error is not None else right(found).all()
     else:
         agree(function, *args)
     agree(lambda x: x + 1, X)  # the device lives on

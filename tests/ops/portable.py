@@ -25,10 +25,9 @@ sinh sqrt sub tan tanh trunc where xlogy
 REDUCTIONS = "all amax amin any argmax argmin mean nansum prod std std_mean sum var var_mean linalg.vector_norm"
 PRODUCTS = "addmm addmv baddbmm bmm dot mm mv softmax log_softmax"
 INDEXING = """
-__getitem__ argwhere bucketize gather index_add index_copy index_fill index_put index_reduce.mean index_reduce.prod
-index_select isin masked_scatter masked_select nn.functional.embedding nn.functional.max_unpool2d
-nn.functional.max_unpool3d nonzero nonzero_static put repeat_interleave scatter scatter_add scatter_reduce.amin
-scatter_reduce.mean scatter_reduce.prod searchsorted take _segment_reduce.lengths _segment_reduce.offsets
+__getitem__ bucketize gather index_add index_fill index_put index_reduce.mean index_select isin masked_scatter
+masked_select nn.functional.embedding nn.functional.max_unpool2d nonzero nonzero_static put repeat_interleave
+scatter scatter_add scatter_reduce.mean searchsorted take _segment_reduce.lengths
 """
 POOLING = """
 max_pool2d_with_indices_backward nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d
