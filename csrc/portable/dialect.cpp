@@ -92,6 +92,47 @@ std::string math_functions(bool vectors) {
   return text;
 }
 
+int64_t bytes_of(fl_dtype dtype) {
+  switch (carrier(dtype)) {
+    case FL_INT16:
+      return 2;
+    case FL_INT32:
+      return 4;
+    case FL_INT64:
+      return 8;
+    case FL_COMPLEX128:
+      return 16;
+    default:
+      return 1;
+  }
+}
+
+fl_dtype carrier(fl_dtype dtype) {
+  switch (dtype) {
+    case FL_COMPLEX64:
+    case FL_UINT64:
+    case FL_FLOAT64:
+      return FL_INT64;
+    case FL_COMPLEX32:
+    case FL_UINT32:
+    case FL_FLOAT32:
+      return FL_INT32;
+    case FL_UINT16:
+    case FL_FLOAT16:
+    case FL_BFLOAT16:
+      return FL_INT16;
+    case FL_FLOAT8_E5M2:
+    case FL_FLOAT8_E4M3FN:
+    case FL_FLOAT8_E5M2FNUZ:
+    case FL_FLOAT8_E4M3FNUZ:
+    case FL_FLOAT8_E8M0FNU:
+    case FL_BOOL:
+      return FL_UINT8;
+    default:
+      return dtype;
+  }
+}
+
 std::string compose(Language language, bool has_f64, const Source& source) {
   std::string text;
   if (has_f64) text += "#define FL_F64 1\n";

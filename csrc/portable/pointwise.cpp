@@ -44,9 +44,6 @@ bool mode_matches(const Line& line, const fl_call& call) {
 
 bool is_scalar(const fl_value& v) { return v.kind == FL_BOOLEAN || v.kind == FL_INTEGER || v.kind == FL_REAL; }
 
-// How an operand is stepped along the innermost dimension: known to the compiler where it is 0 or 1.
-uint32_t step_class(int64_t stride) { return stride == 0 || stride == 1 ? static_cast<uint32_t>(stride) : 2; }
-
 /// One call, looked through once.
 struct Reading {
   const fl_tensor* tensors[kMaxOperands];  ///< the output first
@@ -90,68 +87,8 @@ bool Reading::read(const fl_call& call, const char** reason) {
 
 // ---- Source -----------------------------------------------------------------------------------------------------
 
-std::string name_of(int operand) { return operand == 0 ? "out" : "x" + std::to_string(operand); }
-
-std::string stride_of(const Geometry& g, int operand, int dim) {
-  return "p.stride[" + std::to_string(operand * g.rank + dim) + "]";
-}
-
-std::string step_of(const Geometry& g, int operand) {
-  const uint32_t step = step_class(g.strides[static_cast<size_t>(operand)][static_cast<size_t>(g.rank - 1)]);
-  return step == 2 ? stride_of(g, operand, g.rank - 1) : std::to_string(step);
-}
-
-// An element of the operand at `j` steps from the current row's start.
-std::string element(const Geometry& g, int operand) {
-  return name_of(operand) + ", at" + std::to_string(operand) + " + j * " + step_of(g, operand);
-}
-
-// Walks the items' share of the output row by row; `statement` handles the element at j.
-std::string walk(const Geometry& g, const std::string& statement) {
-  const std::string last = std::to_string(g.rank - 1);
-  std::string start, advance, carry_reset, carry_step;
-  for (int k = 0; k < g.operands; ++k) {
-    const std::string at = "at" + std::to_string(k);
-    start += "  i64 " + at + " = 0;\n";
-    advance += "    " + at + " += run * " + step_of(g, k) + ";\n";
-  }
-  std::string text =
-      "  const i64 begin = item * p.chunk;\n"
-      "  const i64 end = begin + p.chunk < p.numel ? begin + p.chunk : p.numel;\n" +
-      start;
-  if (g.rank == 1) {
-    for (int k = 0; k < g.operands; ++k) text += "  at" + std::to_string(k) + " = begin * " + step_of(g, k) + ";\n";
-    return text + "  const i64 run = end - begin;\n  VECTOR_LOOP\n  for (i64 j = 0; j < run; ++j) {\n" + statement +
-           "  }\n";
-  }
-  text += "  i64 c[" + std::to_string(g.rank) + "], rest = begin;\n";
-  for (int d = g.rank - 1; d >= 0; --d) {
-    const std::string c = "c[" + std::to_string(d) + "]", size = "p.size[" + std::to_string(d) + "]";
-    text += d > 0 ? "  " + c + " = rest % " + size + ";\n  rest /= " + size + ";\n" : "  c[0] = rest;\n";
-    for (int k = 0; k < g.operands; ++k)
-      text += "  at" + std::to_string(k) + " += " + c + " * " + stride_of(g, k, d) + ";\n";
-  }
-  text += "  for (i64 i = begin; i < end;) {\n    const i64 left = p.size[" + last + "] - c[" + last +
-          "];\n    const i64 run = left < end - i ? left : end - i;\n    VECTOR_LOOP\n    for (i64 j = 0; j < run; "
-          "++j) {\n" +
-          statement + "    }\n    i += run;\n    c[" + last + "] += run;\n" + advance;
-  for (int d = g.rank - 1; d > 0; --d) {
-    const std::string c = "c[" + std::to_string(d) + "]", size = "p.size[" + std::to_string(d) + "]";
-    text +=
-        "    if (" + c + " == " + size + ") {\n      " + c + " = 0;\n      c[" + std::to_string(d - 1) + "] += 1;\n";
-    for (int k = 0; k < g.operands; ++k) {
-      text += "      at" + std::to_string(k) + " += " + stride_of(g, k, d - 1) + " - " + size + " * " +
-              stride_of(g, k, d) + ";\n";
-    }
-    text += "    }\n";
-  }
-  return text + "  }\n";
-}
-
 std::string members_of(const Geometry& g, uint32_t n_scalars) {
-  std::string text = "  i64 numel, chunk";
-  if (g.rank > 1) text += ", size[" + std::to_string(g.rank) + "]";
-  text += ", stride[" + std::to_string(g.operands * g.rank) + "]";
+  const std::string text = walk_members(g);
   return n_scalars == 0 ? text : text + ";\n  u64 scalar[" + std::to_string(n_scalars) + "]";
 }
 
@@ -165,8 +102,21 @@ std::string store(const Geometry& g, fl_dtype dtype, const std::string& value) {
 std::vector<Pointer> pointers_of(const Reading& reading) {
   std::vector<Pointer> pointers;
   for (int k = 0; k < reading.count; ++k)
-    pointers.push_back({type_name(reading.tensors[k]->dtype), name_of(k), k == 0});
+    pointers.push_back({type_name(reading.tensors[k]->dtype), operand_name(k), k == 0});
   return pointers;
+}
+
+const char* largest_of(fl_dtype dtype) {
+  switch (dtype) {
+    case FL_FLOAT64:
+      return "1.7976931348623157e308";
+    case FL_FLOAT16:
+      return "65504.0f";
+    case FL_BFLOAT16:
+      return "3.3895313892515355e38f";
+    default:
+      return "3.4028234663852886e38f";
+  }
 }
 
 Source write_expression(const Line& line, const fl_call& call, const Reading& reading) {
@@ -177,6 +127,7 @@ Source write_expression(const Line& line, const fl_call& call, const Reading& re
     source.head +=
         call.compute_dtype == FL_FLOAT64 ? "#define FL_FLOATING 1\n" : "#define FL_FLOATING 1\n#define FL_F32 1\n";
     source.head += math_functions(false);
+    source.head += std::string("#define LARGEST ") + largest_of(call.compute_dtype) + "\n";
   }
   source.head += text_of("extrema.h");
   source.head += text_of("pointwise.h");
@@ -211,12 +162,7 @@ fl_status start(Row& row, const fl_call& call, const Reading& reading, fl_module
   runtime::Device& device = row.device(call);
   const Split work = split(device, g.numel, 16384);
   Members<2 + kMaxRank + kMaxOperands * kMaxRank + kMostArguments> members;
-  members.add(g.numel);
-  members.add(work.chunk);
-  for (int d = 0; g.rank > 1 && d < g.rank; ++d) members.add(g.sizes[static_cast<size_t>(d)]);
-  for (int k = 0; k < g.operands; ++k) {
-    for (int d = 0; d < g.rank; ++d) members.add(g.strides[static_cast<size_t>(k)][static_cast<size_t>(d)]);
-  }
+  add_walk_members(members, g, work.chunk);
   for (uint32_t s = 0; s < reading.n_scalars; ++s) members.add(static_cast<int64_t>(reading.scalars[s]));
   Arguments arguments;
   for (int k = 0; k < reading.count; ++k) arguments.add(*reading.tensors[k]);
@@ -225,12 +171,8 @@ fl_status start(Row& row, const fl_call& call, const Reading& reading, fl_module
 }
 
 void add_geometry(VariantKey& key, const Reading& reading) {
-  key.add(static_cast<uint32_t>(reading.geometry.rank));
-  for (int k = 0; k < reading.count; ++k) {
-    key.add(static_cast<uint32_t>(reading.tensors[k]->dtype));
-    key.add(
-        step_class(reading.geometry.strides[static_cast<size_t>(k)][static_cast<size_t>(reading.geometry.rank - 1)]));
-  }
+  add_walk_key(key, reading.geometry);
+  for (int k = 0; k < reading.count; ++k) key.add(static_cast<uint32_t>(reading.tensors[k]->dtype));
 }
 
 class ExpressionRow : public Row {
@@ -274,41 +216,6 @@ class ExpressionRow : public Row {
 };
 
 // ---- Copies and fills -------------------------------------------------------------------------------------------
-
-// Elements of one size, moved as they are.
-fl_dtype carrier(fl_dtype dtype) {
-  switch (dtype) {
-    case FL_COMPLEX64:
-    case FL_UINT64:
-    case FL_FLOAT64:
-      return FL_INT64;
-    case FL_COMPLEX32:
-    case FL_UINT32:
-    case FL_FLOAT32:
-      return FL_INT32;
-    case FL_UINT16:
-    case FL_FLOAT16:
-    case FL_BFLOAT16:
-      return FL_INT16;
-    case FL_FLOAT8_E5M2:
-    case FL_FLOAT8_E4M3FN:
-    case FL_FLOAT8_E5M2FNUZ:
-    case FL_FLOAT8_E4M3FNUZ:
-    case FL_FLOAT8_E8M0FNU:
-    case FL_BOOL:
-      return FL_UINT8;
-    default:
-      return dtype;
-  }
-}
-
-int64_t element_bytes(fl_dtype carried) {
-  return carried == FL_INT64        ? 8
-         : carried == FL_INT32      ? 4
-         : carried == FL_INT16      ? 2
-         : carried == FL_COMPLEX128 ? 16
-                                    : 1;
-}
 
 class CopyRow : public Row {
  public:
@@ -354,11 +261,11 @@ class CopyRow : public Row {
     const Geometry& g = reading.geometry;
     const fl_tensor &out = *reading.tensors[0], &in = *reading.tensors[1];
     return out.dtype == in.dtype && g.rank == 1 && g.strides[0][0] == 1 && g.strides[1][0] == 1 &&
-           (g.numel * element_bytes(out.dtype)) % 4 == 0 && (out.address | in.address) % 4 == 0;
+           (g.numel * bytes_of(out.dtype)) % 4 == 0 && (out.address | in.address) % 4 == 0;
   }
 
   fl_status run_words(const fl_call& call, const Reading& reading) {
-    const int64_t words = reading.geometry.numel * element_bytes(reading.tensors[0]->dtype) / 4;
+    const int64_t words = reading.geometry.numel * bytes_of(reading.tensors[0]->dtype) / 4;
     VariantKey key;
     key.add(0);  // no rank
     const fl_module module = variant(call, key, write_words);
