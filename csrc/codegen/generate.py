@@ -26,6 +26,8 @@ BY_HAND = {
         "empty.memory_format empty_strided as_strided view _reshape_alias unfold view_as_real view_as_complex resize_ "
         "_copy_from _copy_from_and_resize _local_scalar_dense set_.source_Tensor set_.source_Storage "
         "set_.source_Storage_storage_offset set_ is_set_to record_stream uniform_ normal_ exponential_ "
+        "cauchy_ geometric_ log_normal_ normal.Tensor_float normal.Tensor_float_out normal.float_Tensor "
+        "normal.float_Tensor_out normal.Tensor_Tensor normal.Tensor_Tensor_out rrelu_with_noise "
         "bernoulli_.float "
         "random_ random_.from random_.to native_dropout bernoulli.out convolution convolution_backward "
         "convolution_overrideable convolution_backward_overrideable _has_compatible_shallow_copy_type copy_ "

@@ -10,16 +10,34 @@
 namespace torch_fl::portable {
 namespace {
 
-enum class Kind : uint8_t { Uniform, Normal, Exponential, Bernoulli, Integers, Dropout };
+enum class Kind : uint8_t {
+  Uniform,
+  Normal,
+  LogNormal,
+  Exponential,
+  Cauchy,
+  Geometric,
+  Bernoulli,
+  BernoulliEach,  // a probability for each element, or one for all
+  Integers,
+  Dropout
+};
 
 struct Fill {
   const char* op;
   Kind kind;
 };
 const Fill kFills[] = {
-    {"aten::uniform_", Kind::Uniform},         {"aten::normal_", Kind::Normal},
-    {"aten::exponential_", Kind::Exponential}, {"aten::bernoulli_.float", Kind::Bernoulli},
-    {"aten::random_.from", Kind::Integers},    {"aten::native_dropout", Kind::Dropout},
+    {"aten::uniform_", Kind::Uniform},
+    {"aten::normal_", Kind::Normal},
+    {"aten::exponential_", Kind::Exponential},
+    {"aten::bernoulli_.float", Kind::Bernoulli},
+    {"aten::bernoulli_.Tensor", Kind::BernoulliEach},
+    {"aten::log_normal_", Kind::LogNormal},
+    {"aten::cauchy_", Kind::Cauchy},
+    {"aten::geometric_", Kind::Geometric},
+    {"aten::random_.from", Kind::Integers},
+    {"aten::native_dropout", Kind::Dropout},
 };
 
 double real(const fl_value& v, double absent) {
@@ -39,13 +57,19 @@ Plan plan_of(Kind kind, const fl_call& call) {
   switch (kind) {
     case Kind::Uniform:
     case Kind::Normal:
+    case Kind::LogNormal:
+    case Kind::Cauchy:
       plan.wide = plan.computes = f64;
       plan.first = bits_of(real(call.args[1], 0), f64);
       plan.second = bits_of(real(call.args[2], 1), f64);
       break;
     case Kind::Exponential:
+    case Kind::Geometric:
       plan.wide = plan.computes = f64;
       plan.first = bits_of(real(call.args[1], 1), f64);
+      break;
+    case Kind::BernoulliEach:
+      plan.first = call.args[1].u.tensor->numel == 1 ? 0 : 1;  // the step from one probability to the next
       break;
     case Kind::Bernoulli:
       plan.first = bits_of(real(call.args[1], 0.5), false);
@@ -69,22 +93,33 @@ Plan plan_of(Kind kind, const fl_call& call) {
 }
 
 // The value of the element that has draw number k of its block.
-std::string value_of(Kind kind, bool wide, const std::string& type) {
+std::string value_of(Kind kind, bool wide, const std::string& type, bool is_integral) {
   const std::string unit = wide ? "unit_f64(wide_word(word, k))" : "unit_f32(word[k])";
   switch (kind) {
     case Kind::Uniform:
       return "const A range = SECOND - FIRST;\n const A product = " + unit +
              " * range;\n A v = FIRST + product;\n if (v >= SECOND) v = FIRST;\n STORE_" + type + "(out, e + k, v);\n";
-    case Kind::Normal: {
+    case Kind::Normal:
+    case Kind::LogNormal: {
       const std::string mate = wide ? "unit_f64(wide_word(word, k ^ 1))" : "unit_f32(word[k ^ 1])";
       return "const A mine = " + unit + ", other = " + mate +
              ";\n const A radius = sqrt((A)-2 * m_log((A)1 - (k & 1 ? other : mine)));\n"
              " const A angle = (A)6.283185307179586 * (k & 1 ? mine : other);\n"
              " const A drawn = SECOND * (radius * (k & 1 ? sin(angle) : cos(angle)));\n STORE_" +
-             type + "(out, e + k, FIRST + drawn);\n";
+             type + "(out, e + k, " + (kind == Kind::LogNormal ? "m_exp(FIRST + drawn)" : "FIRST + drawn") + ");\n";
     }
     case Kind::Exponential:
       return "STORE_" + type + "(out, e + k, -m_log((A)1 - " + unit + ") / FIRST);\n";
+    case Kind::Cauchy:  // tan(pi (u - 1/2)) by the distance from the nearer pole
+      return "const A u = " + unit +
+             ";\n const A near = (A)3.141592653589793 * (u < (A)0.5 ? u : 1 - u);\n"
+             " const A cotangent = near == 0 ? (A)1.633123935319537e16 : cos(near) / sin(near);\n STORE_" +
+             type + "(out, e + k, FIRST + SECOND * (u < (A)0.5 ? -cotangent : cotangent));\n";
+    case Kind::Geometric:
+      return "const L trials = ceil(log1p(-(L)" + unit + ") / log1p(-(L)FIRST));\n STORE_" + type + "(out, e + k, (" +
+             (is_integral ? "(i64)" : "") + "(trials < 1 ? 1 : trials)));\n";
+    case Kind::BernoulliEach:
+      return "STORE_" + type + "(out, e + k, " + unit + " < (f32)LOAD_P((e + k) * (i64)p.first) ? 1 : 0);\n";
     case Kind::Bernoulli:
       return "STORE_" + type + "(out, e + k, " + unit + " < FIRST ? 1 : 0);\n";
     case Kind::Integers: {
@@ -106,6 +141,11 @@ class FillRow : public Row {
 
   bool read(const fl_call& call) const {
     if (call.n_outs < 1 || call.outs[0] == nullptr || type_name(call.outs[0]->dtype) == nullptr) return false;
+    if (line_.kind == Kind::BernoulliEach) {
+      const fl_value& v = call.args[1];
+      return v.kind == FL_TENSOR && is_floating(v.u.tensor->dtype) &&
+             (v.u.tensor->numel == 1 || v.u.tensor->numel == call.outs[0]->numel);
+    }
     if (line_.kind != Kind::Dropout) return true;
     const bool trains = call.args[2].kind != FL_BOOLEAN || call.args[2].u.i != 0;
     return trains && call.n_outs == 2 && call.outs[1] != nullptr;
@@ -123,6 +163,14 @@ class FillRow : public Row {
       source.pointers.push_back({"b8", "mask", true});
       source.pointers.push_back({type, "in"});
     }
+    if (line_.kind == Kind::BernoulliEach) {
+      const std::string of = type_name(call.args[1].u.tensor->dtype);
+      source.pointers.push_back({of, "in"});
+      source.head += "#define LOAD_P(i) LOAD_" + of + "(in, i)\n";
+    }
+    if (line_.kind == Kind::Geometric) {  // near a whole number the last bits decide
+      source.head += "#ifdef FL_F64\n#define L f64\n#else\n#define L f32\n#endif\n";
+    }
     const std::string per_block = plan.wide ? "2" : "4";
     source.body =
         "  const i64 end = (item + 1) * p.chunk < p.numel ? (item + 1) * p.chunk : p.numel;\n"
@@ -133,7 +181,8 @@ class FillRow : public Row {
         per_block +
         ", word);\n"
         "    for (int k = 0; k < " +
-        per_block + " && e + k < end; ++k) {\n" + value_of(line_.kind, plan.wide, type) + "    }\n  }\n";
+        per_block + " && e + k < end; ++k) {\n" +
+        value_of(line_.kind, plan.wide, type, is_integer(call.outs[0]->dtype)) + "    }\n  }\n";
     return source;
   }
 
@@ -148,6 +197,7 @@ class FillRow : public Row {
     VariantKey key;
     key.add(static_cast<uint32_t>(out.dtype));
     key.add((plan.wide ? 1u : 0u) | (plan.computes ? 2u : 0u));
+    if (line_.kind == Kind::BernoulliEach) key.add(static_cast<uint32_t>(call.args[1].u.tensor->dtype));
     const fl_module module = variant(call, key, [&] { return write(call, plan); });
     Members<6> words;
     for (const uint64_t word : {static_cast<uint64_t>(out.numel), static_cast<uint64_t>(work.chunk), call.philox_seed,
@@ -160,6 +210,7 @@ class FillRow : public Row {
       arguments.add(*call.outs[1]);
       arguments.add(*call.args[0].u.tensor);
     }
+    if (line_.kind == Kind::BernoulliEach) arguments.add(*call.args[1].u.tensor);
     arguments.add_members(words.data(), words.bytes());
     return arguments.launch(call, device(call), module, work.items);
   }
@@ -178,8 +229,10 @@ class FillRow : public Row {
 void add_random(Rows& rows, runtime::Chip& chip, Language language) {
   constexpr uint32_t kDense = FL_KERNEL_RANDOM | FL_KERNEL_CONTIGUOUS_OUTPUTS;
   for (const Fill& line : kFills) {
-    const bool numbers = line.kind == Kind::Bernoulli || line.kind == Kind::Integers;
-    const uint32_t flags = line.kind == Kind::Dropout ? kDense | FL_KERNEL_CONTIGUOUS_INPUTS : kDense;
+    const bool numbers = line.kind == Kind::Bernoulli || line.kind == Kind::BernoulliEach ||
+                         line.kind == Kind::Geometric || line.kind == Kind::Integers;
+    const bool reads = line.kind == Kind::Dropout || line.kind == Kind::BernoulliEach;
+    const uint32_t flags = reads ? kDense | FL_KERNEL_CONTIGUOUS_INPUTS : kDense;
     rows.push_back(make_row(line.op, flags, run_row<FillRow>, FillRow::supports, keep<FillRow>(chip, language, line),
                             numbers ? kFloats | kIntegers | kBool : kFloats));
   }

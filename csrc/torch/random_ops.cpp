@@ -3,6 +3,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Operators.h>
+#include <ATen/native/DistributionTemplates.h>
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
@@ -133,16 +134,11 @@ void check_continuous(const char* name, const at::Tensor& t) {
 
 void host_cauchy(HostCall& host) {
   const double median = host.stack[1].toDouble(), sigma = host.stack[2].toDouble();
-  TORCH_CHECK(sigma > 0.0, "cauchy_ expects sigma > 0.0, but found sigma=", sigma);
-  check_continuous("Cauchy", host.stack[0].toTensor());
-  check_drawn("cauchy_cpu", host.stack[0].toTensor(), is_drawn_real(host.stack[0].toTensor().scalar_type()));
   host_transformed(host, 3, [=](double u) { return median + sigma * std::tan(M_PI * (u - 0.5)); });
 }
 
 void host_geometric(HostCall& host) {
   const double p = host.stack[1].toDouble();
-  TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
-  check_drawn("geometric_cpu", host.stack[0].toTensor(), is_drawn_number(host.stack[0].toTensor().scalar_type()));
   host_transformed(
       host, 2, [=](double u) { return p >= 1.0 ? 1.0 : std::max(1.0, std::ceil(std::log1p(-u) / std::log1p(-p))); });
 }
@@ -150,8 +146,6 @@ void host_geometric(HostCall& host) {
 void host_log_normal(HostCall& host) {
   const at::Tensor self = host.stack[0].toTensor();
   const double mean = host.stack[1].toDouble(), std = host.stack[2].toDouble();
-  TORCH_CHECK(std > 0, "log_normal_ expects std > 0.0, but found std=", std);
-  check_drawn("log_normal_cpu", self, is_drawn_real(self.scalar_type()));
   at::Tensor values = fill_floating(self, generator_of(host.stack[3]), [&](auto* out, int64_t n, Draw d) {
     runtime::philox_normal(out, n, d.seed, d.offset, mean, std);
   });
@@ -252,6 +246,28 @@ at::Tensor& checked_exponential_(at::Tensor& self, double lambda, Generator g) {
       self.scalar_type());
   check_drawn("exponential_cpu", self, is_drawn_real(self.scalar_type()));
   return Trampoline<at::_ops::exponential_, NoMeta>::call(self, lambda, std::move(g));
+}
+
+at::Tensor& checked_cauchy_(at::Tensor& self, double median, double sigma, Generator g) {
+  TORCH_CHECK(sigma > 0.0, "cauchy_ expects sigma > 0.0, but found sigma=", sigma);
+  check_continuous("Cauchy", self);
+  check_drawn("cauchy_cpu", self, is_drawn_real(self.scalar_type()));
+  if (self.numel() == 0) return self;
+  return Trampoline<at::_ops::cauchy_, NoMeta>::call(self, median, sigma, std::move(g));
+}
+
+at::Tensor& checked_geometric_(at::Tensor& self, double p, Generator g) {
+  TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
+  check_drawn("geometric_cpu", self, is_drawn_number(self.scalar_type()));
+  if (self.numel() == 0) return self;
+  return Trampoline<at::_ops::geometric_, NoMeta>::call(self, p, std::move(g));
+}
+
+at::Tensor& checked_log_normal_(at::Tensor& self, double mean, double std, Generator g) {
+  TORCH_CHECK(std > 0, "log_normal_ expects std > 0.0, but found std=", std);
+  check_drawn("log_normal_cpu", self, is_drawn_real(self.scalar_type()));
+  if (self.numel() == 0) return self;
+  return Trampoline<at::_ops::log_normal_, NoMeta>::call(self, mean, std, std::move(g));
 }
 
 at::Tensor& checked_bernoulli_(at::Tensor& self, double p, Generator g) {
@@ -378,6 +394,35 @@ at::Tensor& bernoulli_out(const at::Tensor& self, Generator g, at::Tensor& out) 
   return out.bernoulli_(self, std::move(g));
 }
 
+// Means and deviations for each element: PyTorch's own composition, of a fill that every chip has.
+template <class>
+struct NormalFill {
+  void operator()(at::Tensor& self, double mean, double std, const std::optional<at::Generator>& g) const {
+    self.normal_(mean, std, g);
+  }
+};
+template <class Mean, class Std>
+at::Tensor normal_each(Mean mean, Std std, Generator g) {
+  return at::native::templates::normal_impl<NormalFill, void>(mean, std, std::move(g));
+}
+template <class Mean, class Std>
+at::Tensor& normal_each_out(Mean mean, Std std, Generator g, at::Tensor& out) {
+  return at::native::templates::normal_out_impl<NormalFill, void>(out, mean, std, std::move(g));
+}
+using T = const at::Tensor&;
+
+// A slope for every element in training, and their mean afterwards.
+at::Tensor rrelu_with_noise(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper,
+                            bool training, Generator g) {
+  TORCH_CHECK(self.sym_sizes() == noise.sym_sizes(),
+              "noise tensor shape must match self tensor shape. Got self.shape = ", self.sym_sizes(),
+              " noise.shape = ", noise.sym_sizes());
+  if (!training) return at::leaky_relu(self, (lower.to<double>() + upper.to<double>()) / 2);
+  at::Tensor slopes = at::empty_like(self).uniform_(lower.to<double>(), upper.to<double>(), std::move(g));
+  noise.copy_(at::where(self.le(0), slopes, at::ones({}, self.options())));
+  return self.mul(noise);
+}
+
 struct Special {
   void (*host)(HostCall&);
 };
@@ -415,7 +460,7 @@ void reserve_philox(Call& call, const Plan& plan) {
   if (call.entry.name == "aten::random_.from") {
     const bool bounded = call.args[2].kind == Kind::Int;
     wide = wide_range(bounded ? static_cast<uint64_t>(call.args[2].u.i) - static_cast<uint64_t>(call.args[1].u.i) : 0);
-  } else if (call.entry.name == "aten::bernoulli_.float" || call.entry.name == "aten::native_dropout") {
+  } else if (call.entry.op_name == "aten::bernoulli_" || call.entry.name == "aten::native_dropout") {
     wide = false;
   }
   const Draw d = draw(generator_in(call), call.device->index, numel, wide);
@@ -438,12 +483,22 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("uniform_", TORCH_FN(checked_uniform_));
   m.impl("normal_", TORCH_FN(checked_normal_));
   m.impl("exponential_", TORCH_FN(checked_exponential_));
+  m.impl("cauchy_", TORCH_FN(checked_cauchy_));
+  m.impl("geometric_", TORCH_FN(checked_geometric_));
+  m.impl("log_normal_", TORCH_FN(checked_log_normal_));
   m.impl("bernoulli_.float", TORCH_FN(checked_bernoulli_));
   m.impl("random_", TORCH_FN(checked_random_));
   m.impl("random_.from", TORCH_FN(checked_random_from));
   m.impl("random_.to", TORCH_FN(checked_random_to));
   m.impl("native_dropout", TORCH_FN(checked_native_dropout));
   m.impl("bernoulli.out", TORCH_FN(bernoulli_out));
+  m.impl("normal.Tensor_float", TORCH_FN((normal_each<T, double>)));
+  m.impl("normal.float_Tensor", TORCH_FN((normal_each<double, T>)));
+  m.impl("normal.Tensor_Tensor", TORCH_FN((normal_each<T, T>)));
+  m.impl("normal.Tensor_float_out", TORCH_FN((normal_each_out<T, double>)));
+  m.impl("normal.float_Tensor_out", TORCH_FN((normal_each_out<double, T>)));
+  m.impl("normal.Tensor_Tensor_out", TORCH_FN((normal_each_out<T, T>)));
+  m.impl("rrelu_with_noise", TORCH_FN(rrelu_with_noise));
 }
 
 }  // namespace torch_fl::glue

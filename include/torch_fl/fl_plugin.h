@@ -248,12 +248,15 @@ typedef struct fl_kernel {
  *   unit32(w) = (w >> 8) * 2^-24, in [0,1): float32, float16 and bfloat16.  unit64(w) = (w >> 11) * 2^-53: float64.
  *   uniform_(from,to):  from + unit * (to - from), computed in float32 (float64 for float64); a result rounded up to
  *                       `to` becomes `from`.
- *   bernoulli(p):       unit32 < p, always from the 32-bit draw.
+ *   bernoulli(p):       unit32 < p, always from the 32-bit draw; also where every element has its own p.
  *   random_(from,to):   from + (w mod (to - from)): 32-bit draw where to - from <= 2^32, else the 64-bit one.
  *   normal_(mean,std):  Box-Muller on pairs: elements 2k, 2k+1 use draws u1 = 1 - unit(2k), u2 = unit(2k+1);
  *                       r = sqrt(-2 ln u1); element 2k = r cos(2 pi u2), element 2k+1 = r sin(2 pi u2); in float64 for
  *                       float64, otherwise float32.
  *   exponential_(l):    -ln(1 - unit) / l.
+ *   log_normal_(m,s):   e to the power of what normal_(m,s) draws.
+ *   cauchy_(m,s):       m + s tan(pi (unit - 1/2)), tan being -1.633123935319537e16 where unit is 0.
+ *   geometric_(p):      ln(1 - unit) / ln(1 - p) rounded up, at least 1; computed in float64 where the device has it.
  *   native_dropout(p):  keep element where unit32 >= p; scale 1 / (1 - p).
  * The host advances its offset by the number of blocks used: ceil(numel / 4), or ceil(numel / 2) with 64-bit draws. */
 

@@ -204,8 +204,10 @@ def _values_elsewhere(environment: dict[str, str]) -> dict[str, list[float]]:
 
 
 @pytest.mark.skipif(harness.is_stock() or HIDDEN_KERNELS, reason="compares sim with its own emptiest form")
-def test_kernels_and_the_host_draw_the_same() -> None:
-    mine, hidden = _values_elsewhere({}), _values_elsewhere({"SIMCHIP_HIDE_KERNELS": "1"})
+@pytest.mark.parametrize("kernels", ["0", "2"], ids=["its own", "portable"])
+def test_kernels_and_the_host_draw_the_same(kernels: str) -> None:
+    mine = _values_elsewhere({"SIMCHIP_HIDE_KERNELS": kernels})
+    hidden = _values_elsewhere({"SIMCHIP_HIDE_KERNELS": "1"})
     wrong = []
     for name in DRAWS:
         a, b = torch.tensor(mine[name], dtype=torch.float64), torch.tensor(hidden[name], dtype=torch.float64)
