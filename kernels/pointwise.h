@@ -48,6 +48,11 @@ FUNCTION A mish_gradient(A x) {
   const A t = m_tanh(softplus(x));
   return t + x * sigmoid(x) * (1 - t * t);
 }
+FUNCTION A round_to(A x, A decimals) {
+  A power = 1;
+  for (A k = fabs(decimals); k > 0 && power < C(1e38); k -= 1) power *= 10;
+  return decimals < 0 ? rint(x / power) * power : rint(x * power) / power;
+}
 FUNCTION A clamped(A x, A low, A high) { return min_of(max_of(x, low), high); }
 #else
 FUNCTION A power_of(A base, A exponent) {

@@ -20,5 +20,11 @@ void add_indexing(Rows& rows, runtime::Chip& chip, Language language);
 void add_selecting(Rows& rows, runtime::Chip& chip, Language language);
 void add_searches(Rows& rows, runtime::Chip& chip, Language language);
 void add_bags(Rows& rows, runtime::Chip& chip, Language language);
+void add_shapes(Rows& rows, runtime::Chip& chip, Language language);
+void add_padding(Rows& rows, runtime::Chip& chip, Language language);
+void add_scans(Rows& rows, runtime::Chip& chip, Language language);
+void add_sorting(Rows& rows, runtime::Chip& chip, Language language);
+void add_distances(Rows& rows, runtime::Chip& chip, Language language);
+void add_histograms(Rows& rows, runtime::Chip& chip, Language language);
 
 }  // namespace torch_fl::portable

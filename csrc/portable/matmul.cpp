@@ -36,7 +36,7 @@ const Product kProducts[] = {
     {"aten::mm", Shape::MatrixMatrix, false},  {"aten::addmm", Shape::MatrixMatrix, true},
     {"aten::bmm", Shape::BatchBatch, false},   {"aten::baddbmm", Shape::BatchBatch, true},
     {"aten::mv", Shape::MatrixVector, false},  {"aten::addmv", Shape::MatrixVector, true},
-    {"aten::dot", Shape::VectorVector, false},
+    {"aten::dot", Shape::VectorVector, false}, {"aten::vdot", Shape::VectorVector, false},
 };
 
 /// What a tile is made of.

@@ -23,6 +23,12 @@ void equip(runtime::Chip& chip) {
   add_selecting(rows, chip, *language);
   add_searches(rows, chip, *language);
   add_bags(rows, chip, *language);
+  add_shapes(rows, chip, *language);
+  add_padding(rows, chip, *language);
+  add_scans(rows, chip, *language);
+  add_sorting(rows, chip, *language);
+  add_distances(rows, chip, *language);
+  add_histograms(rows, chip, *language);
   chip.portable = std::move(rows);
 }
 

@@ -83,7 +83,8 @@ constexpr uint64_t kAll = kFloats | kIntegers | kBool;
 constexpr auto kOutput = Reduction::InOutput;
 constexpr auto kInput = Reduction::InInput;
 constexpr auto kByte = Reduction::InByte;
-constexpr double kAnyOrder = -1e300;  // not one that a row of its own is for
+constexpr double kAnyOrder = -1e300;               // not one that a row of its own is for
+constexpr const char* kAminmax = "aten::aminmax";  // two results: a line each
 constexpr const char* kNorm = "aten::linalg_vector_norm";
 
 const Reduction kTable[] = {
@@ -92,6 +93,8 @@ const Reduction kTable[] = {
     {"aten::nansum", kFloats, Which::List, 1, "0", "(x != x ? 0 : x)", "a + b", "a", kOutput},
     {"aten::mean", kFloats, Which::All, -1, "0", "x", "a + b", "a / (A)p.count", kOutput},
     {"aten::mean.dim", kFloats, Which::List, 1, "0", "x", "a + b", "a / (A)p.count", kOutput},
+    {"aten::count_nonzero", kAll, Which::OneOrAll, 1, "0", "(x != 0)", "a + b", "a", kOutput},
+    {"aten::count_nonzero.dim_IntList", kAll, Which::List, 1, "0", "(x != 0)", "a + b", "a", kOutput},
     {"aten::prod", kAll, Which::All, -1, "1", "x", "a * b", "a", kOutput},
     {"aten::prod.dim_int", kAll, Which::One, 1, "1", "x", "a * b", "a", kOutput},
     {"aten::amax", kAll, Which::List, 1, "LOWEST", "x", "max_of(a, b)", "a", kInput},
@@ -104,6 +107,8 @@ const Reduction kTable[] = {
     {"aten::all.dims", kAll, Which::ListOrAll, 1, "1", "(x != 0)", "a & b", "a", kByte},
     {"aten::all", kAll, Which::All, -1, "1", "(x != 0)", "a & b", "a", kByte},
     {"aten::all.dim", kAll, Which::One, 1, "1", "(x != 0)", "a & b", "a", kByte},
+    {kAminmax, kAll, Which::OneOrAll, 1, "HIGHEST", "x", "min_of(a, b)", "a", kInput},
+    {kAminmax, kAll, Which::OneOrAll, 1, "LOWEST", "x", "max_of(a, b)", "a", kInput},
     {kNorm, kFloats, Which::List, 2, "0", "x * x", "a + b", "sqrt(a)", kOutput, 2},
     {kNorm, kFloats, Which::List, 2, "0", "fabs(x)", "a + b", "a", kOutput, 1},
     {kNorm, kFloats, Which::List, 2, "0", "(x != 0)", "a + b", "a", kOutput, 0},
@@ -368,7 +373,7 @@ class ReductionRow : public Row {
 
   static double order_of(const fl_call& call) {
     const fl_value& v = call.args[1];
-    return v.kind == FL_REAL ? v.u.d : static_cast<double>(v.u.i);
+    return v.kind == FL_REAL ? v.u.d : v.kind == FL_NONE ? 2 : static_cast<double>(v.u.i);
   }
 
   static fl_dtype accumulator(const Reduction& line, const Reading& reading) {
@@ -504,6 +509,32 @@ class ReductionRow : public Row {
 
  private:
   const std::vector<const Reduction*> lines_;
+};
+
+class AminmaxRow : public Row {
+ public:
+  AminmaxRow(runtime::Chip& chip, Language language, const std::vector<const Reduction*>& lines)
+      : Row(chip, language), low_(chip, language, {lines[0]}), high_(chip, language, {lines[1]}) {}
+
+  fl_status run(const fl_call& call) {
+    fl_call one = call;
+    one.n_outs = 1;
+    const fl_status status = low_.run(one);
+    ++one.outs;
+    return status == FL_OK ? high_.run(one) : status;
+  }
+  static fl_status supports(const fl_call* call) {
+    Reading low, high;
+    const auto& row = row_of<AminmaxRow>(*call);
+    fl_call other = *call;
+    ++other.outs;
+    return call->n_outs == 2 && row.low_.read(*call, low) && row.high_.read(other, high) && low.reduced.numel > 0
+               ? FL_OK
+               : decline("extrema that the portable kernels do not have");
+  }
+
+ private:
+  ReductionRow low_, high_;
 };
 
 // ---- Where the extremum is --------------------------------------------------------------------------------------
@@ -676,6 +707,60 @@ class VarianceRow : public Row {
   const Variance& line_;
 };
 
+// ---- logsumexp ----------------------------------------------------------------------------------------------------
+
+class LogSumExpRow : public Row {
+ public:
+  using Row::Row;
+
+  static bool read(const fl_call& call, Reading& reading) {
+    return reading.read(call, Which::List, 1) && type_name(reading.in->dtype) != nullptr &&
+           is_floating(reading.out->dtype);
+  }
+
+  // The largest first, so that no exponential overflows.
+  static Source write(const Reading& reading) {
+    const std::string a = arithmetic_name(reading.out->dtype), type = type_name(reading.out->dtype);
+    Source source;
+    source.head = std::string(reading.out->dtype == FL_FLOAT64 ? "" : "#define FL_F32 1\n") +
+                  head_of(a, true, reading.in->dtype, dense_inside(reading)) + text_of("extrema.h") +
+                  math_functions(false);
+    source.members = members_of(reading);
+    source.pointers = {{type_name(reading.in->dtype), "x"}, {type, "out", true}};
+    const std::string v = "(A)LOAD(x, row + j * " + member("rin", reading.reduced.rank - 1) + ")";
+    std::string body = "    A top = -INF_F;\n";
+    body += nest(reading.reduced, "      for (i64 j = 0; j < run; ++j) top = max_of(top, " + v + ");\n");
+    body += "    const A shift = isinf(top) ? 0 : top;\n    A sum = 0;\n";
+    body += nest(reading.reduced, "      A part = 0;\n      for (i64 j = 0; j < run; ++j) part += m_exp(" + v +
+                                      " - shift);\n      sum += part;\n");
+    body += "    STORE_" + type + "(out, to, shift + m_log(sum));\n";
+    source.body = each_output(reading, body);
+    return source;
+  }
+
+  fl_status run(const fl_call& call) {
+    Reading reading;
+    if (!read(call, reading)) return decline("a reduction that the portable kernels do not have");
+    if (reading.out->numel == 0) return FL_OK;
+    VariantKey key;
+    add_shape(key, reading);
+    const Work work = plan(device(call), reading, false);
+    const fl_module module = variant(call, key, [&] { return write(reading); });
+    Words words;
+    add_members(words, reading, work, reading.reduced.numel);
+    Arguments arguments;
+    arguments.add(*reading.in);
+    arguments.add(*reading.out);
+    arguments.add_members(words.data(), words.bytes());
+    return arguments.launch(call, device(call), module, work.outputs.items);
+  }
+
+  static fl_status supports(const fl_call* call) {
+    Reading reading;
+    return read(*call, reading) ? FL_OK : decline("a reduction that the portable kernels do not have");
+  }
+};
+
 }  // namespace
 
 void add_reductions(Rows& rows, runtime::Chip& chip, Language language) {
@@ -683,18 +768,31 @@ void add_reductions(Rows& rows, runtime::Chip& chip, Language language) {
     std::vector<const Reduction*> lines;
     const Reduction& first = kTable[i];
     for (; i < std::size(kTable) && std::strcmp(kTable[i].op, first.op) == 0; ++i) lines.push_back(&kTable[i]);
+    if (first.op == kAminmax) {
+      rows.push_back(make_row(kAminmax, 0, run_row<AminmaxRow>, AminmaxRow::supports,
+                              keep<AminmaxRow>(chip, language, lines), first.types));
+      continue;
+    }
     const uint32_t flags = std::isnan(first.order) ? 0 : static_cast<uint32_t>(FL_KERNEL_VALUE_DEPENDENT);
     rows.push_back(make_row(first.op, flags, run_row<ReductionRow>, ReductionRow::supports,
                             keep<ReductionRow>(chip, language, lines), first.types));
+    if (first.op != kNorm) continue;
+    for (const char* op : {"aten::norm.ScalarOpt_dim", "aten::norm.ScalarOpt_dim_dtype"}) {
+      rows.push_back(make_row(op, flags, run_row<ReductionRow>, ReductionRow::supports,
+                              keep<ReductionRow>(chip, language, lines), first.types));
+    }
   }
   for (const Extremum& line : kExtrema) {
     rows.push_back(make_row(line.op, 0, run_row<ExtremumRow>, ExtremumRow::supports,
-                            keep<ExtremumRow>(chip, language, line), kFloats | kIntegers));
+                            keep<ExtremumRow>(chip, language, line),
+                            kFloats | kIntegers | (line.with_value ? kBool : uint64_t{0})));
   }
   for (const Variance& line : kVariances) {
     rows.push_back(make_row(line.op, FL_KERNEL_VALUE_DEPENDENT, run_row<VarianceRow>, VarianceRow::supports,
                             keep<VarianceRow>(chip, language, line), kFloats));
   }
+  rows.push_back(make_row("aten::logsumexp", 0, run_row<LogSumExpRow>, LogSumExpRow::supports,
+                          keep<LogSumExpRow>(chip, language), kAll));
 }
 
 }  // namespace torch_fl::portable

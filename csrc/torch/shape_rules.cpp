@@ -164,6 +164,24 @@ bool count_nonzero_dims(const RuleArgs& a, Outputs& o) {
   return give(o, reduced(a.tensor(0), a.ints(1), false, at::kLong));
 }
 
+// A value of each line along a dimension, and its place.
+bool chosen(const RuleArgs& a, Outputs& o, uint32_t dim_argument) {
+  const at::Tensor& self = a.tensor(0);
+  const at::ScalarType type = self.scalar_type();
+  if (self.is_complex() || type == at::kBool || c10::isBarebonesUnsignedType(type) || self.numel() == 0) return false;
+  const int64_t dim = at::maybe_wrap_dim(a.integer(dim_argument), self.dim());
+  o.push_back(reduced(self, at::OptionalIntArrayRef(dim), a.flag(dim_argument + 1), type));
+  o.push_back(reduced(self, at::OptionalIntArrayRef(dim), a.flag(dim_argument + 1), at::kLong));
+  return true;
+}
+
+bool median(const RuleArgs& a, Outputs& o) { return chosen(a, o, 1); }
+bool kth_value(const RuleArgs& a, Outputs& o) {
+  const at::Tensor& self = a.tensor(0);
+  const int64_t size = self.dim() == 0 ? 1 : self.size(at::maybe_wrap_dim(a.integer(2), self.dim()));
+  return a.integer(1) >= 1 && a.integer(1) <= size && chosen(a, o, 2);
+}
+
 bool running_extremum(const RuleArgs& a, Outputs& o) {
   const at::Tensor& self = a.tensor(0);
   if (self.is_complex()) return false;
@@ -359,11 +377,14 @@ constexpr ShapeRuleRow kRows[] = {
     {"aten::count_nonzero.dim_IntList", count_nonzero_dims},
     {"aten::cummax", running_extremum},
     {"aten::cummin", running_extremum},
+    {"aten::kthvalue", kth_value},
     {"aten::logcumsumexp", logcumsumexp},
     {"aten::logsumexp", logsumexp},
     {"aten::max", extremum},
     {"aten::mean", mean},
+    {"aten::median.dim", median},
     {"aten::min", extremum},
+    {"aten::nanmedian.dim", median},
     {"aten::nansum", nansum},
     {"aten::prod", prod},
     {"aten::std.correction", variance},

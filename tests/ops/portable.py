@@ -30,11 +30,26 @@ index_select isin masked_scatter masked_select nn.functional.embedding nn.functi
 nn.functional.max_unpool3d nonzero nonzero_static put repeat_interleave scatter scatter_add scatter_reduce.amin
 scatter_reduce.mean scatter_reduce.prod searchsorted take _segment_reduce.lengths _segment_reduce.offsets
 """
+SHAPES = """
+cat flip roll repeat tile tril triu trace rot90 stack arange linspace logspace eye narrow_copy complex cross
+nn.functional.channel_shuffle nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn.functional.pad.reflect
+nn.functional.pad.replicate nn.functional.pad.replicate_negative nn.functional.unfold nn.functional.fold
+"""
+SCANS = """
+cumsum cumprod cummax cummin logcumsumexp sort argsort msort topk kthvalue median nanmedian mode
+"""
+MORE = """
+aminmax count_nonzero logsumexp dist nan_to_num round.decimals_3 native_dropout_backward addr cdist renorm
+nn.functional.pdist nn.functional.rrelu bernoulli cauchy geometric log_normal normal normal.number_mean
+"""
 FAMILIES = {
     "pointwise": POINTWISE.split(),
     "reductions": REDUCTIONS.split(),
     "products and softmax": PRODUCTS.split(),
     "indexing": INDEXING.split(),
+    "shapes": SHAPES.split(),
+    "scans and sorting": SCANS.split(),
+    "more reductions, distances and random numbers": MORE.split(),
 }
 FORWARD = "forward,strides,views,method,noncontiguous"
 

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,3 +39,13 @@ def test_coverage_without_the_host(tmp_path: Path) -> None:
     environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
     figures = portable.run(["*"], tmp_path, environment, "float32", variants="forward", samples=2)
     assert figures["forward"]["passed"] >= COVERED, figures["host_operators"]
+
+
+@pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
+def test_large_sizes_agree(tmp_path: Path) -> None:
+    environment = {**os.environ, "SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "tests.ops.portable_sizes"]
+    done = subprocess.run(
+        command, cwd=portable.ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]

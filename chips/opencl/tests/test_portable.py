@@ -12,7 +12,7 @@ from opencl_chips import EXPECTED, MISSING
 LIBRARY = os.environ.get("FL_OPENCL_LIBRARY", "")
 NAMES = """add addcmul clamp exp gt mul neg nn.functional.gelu nn.functional.relu rsqrt sigmoid tanh where amax argmax
 any mean sum var addmm bmm mm softmax log_softmax gather index_add index_put index_select nonzero scatter_reduce.mean
-searchsorted""".split()
+searchsorted cat roll tril arange nn.functional.pad.reflect cumsum cummax sort topk mode cdist""".split()
 PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
 
 
@@ -29,5 +29,5 @@ def test_portable_kernels_agree_with_the_cpu(runtime: str, memory: str, tmp_path
         "TORCH_FL_OPENCL_MEMORY": memory,
         "TORCH_FL_CACHE_DIR": str(tmp_path),
     }
-    names = NAMES if memory == "svm" else NAMES[:4] + ["sum", "mm", "index_put"]
+    names = NAMES if memory == "svm" else NAMES[:4] + ["sum", "mm", "index_put", "cat", "roll", "cumsum", "sort"]
     portable.check(names, tmp_path, environment, "float32", variants="forward,noncontiguous", samples=2)
