@@ -7,6 +7,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/addbmm_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/resize_native.h>
 #include <ATen/ops/set_native.h>
@@ -213,6 +214,12 @@ at::Tensor& zero_(at::Tensor& self) {
   const bool filled = guarded(
       [&] { return fill_dense(self, kZeros, static_cast<uint32_t>(std::min<size_t>(16, self.dtype().itemsize()))); });
   return filled ? self : Trampoline<at::_ops::zero_, NoMeta>::call(self);
+}
+
+// A composition by nature, which PyTorch registers for the devices that it knows.
+TORCH_LIBRARY_IMPL(aten, PrivateUse2, m) {
+  m.impl("addbmm", TORCH_FN(at::native::addbmm));
+  m.impl("addbmm_", TORCH_FN(at::native::addbmm_));
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

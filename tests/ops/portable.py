@@ -39,7 +39,7 @@ SCANS = """
 cumsum cumprod cummax cummin logcumsumexp sort argsort msort topk kthvalue median nanmedian mode
 """
 MORE = """
-aminmax count_nonzero logsumexp dist nan_to_num round.decimals_3 native_dropout_backward addr cdist renorm
+addbmm aminmax count_nonzero logsumexp dist nan_to_num round.decimals_3 native_dropout_backward addr cdist renorm
 nn.functional.pdist nn.functional.rrelu bernoulli cauchy geometric log_normal normal normal.number_mean
 """
 FAMILIES = {
