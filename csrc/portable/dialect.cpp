@@ -92,7 +92,7 @@ std::string math_functions(bool vectors) {
   return text;
 }
 
-int64_t bytes_of(fl_dtype dtype) {
+int64_t element_bytes(fl_dtype dtype) {
   switch (carrier(dtype)) {
     case FL_INT16:
       return 2;
@@ -102,6 +102,8 @@ int64_t bytes_of(fl_dtype dtype) {
       return 8;
     case FL_COMPLEX128:
       return 16;
+    case FL_DTYPE_OTHER:
+      return 0;
     default:
       return 1;
   }

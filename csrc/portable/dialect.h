@@ -29,7 +29,7 @@ constexpr uint64_t kBool = FL_DTYPE_BIT(FL_BOOL);
 bool is_floating(fl_dtype dtype);
 /// An element type of the dialect with elements of the same size, for moving them as they are.
 fl_dtype carrier(fl_dtype dtype);
-int64_t bytes_of(fl_dtype dtype);
+int64_t element_bytes(fl_dtype dtype);  ///< 0: of a type without a name
 bool is_integer(fl_dtype dtype);
 
 struct Pointer {

@@ -150,32 +150,6 @@ const char* word_of(int64_t bytes) {
   return bytes == 1 ? "u8" : bytes == 2 ? "u16" : bytes == 4 ? "u32" : bytes == 8 ? "u64" : "Pair";
 }
 
-int64_t element_bytes(fl_dtype dtype) {
-  switch (dtype) {
-    case FL_INT16:
-    case FL_UINT16:
-    case FL_FLOAT16:
-    case FL_BFLOAT16:
-      return 2;
-    case FL_INT32:
-    case FL_UINT32:
-    case FL_FLOAT32:
-    case FL_COMPLEX32:
-      return 4;
-    case FL_INT64:
-    case FL_UINT64:
-    case FL_FLOAT64:
-    case FL_COMPLEX64:
-      return 8;
-    case FL_COMPLEX128:
-      return 16;
-    case FL_DTYPE_OTHER:
-      return 0;
-    default:
-      return 1;
-  }
-}
-
 int64_t size_in(const fl_tensor& t, int64_t dim, int64_t ndim) {
   const int64_t own = dim - (ndim - t.ndim);
   return own < 0 ? 1 : t.sizes[own];

@@ -16,8 +16,6 @@ namespace torch_fl::portable {
 const char* word_of(int64_t bytes);
 constexpr const char* kPair = "typedef struct {\n  u64 low, high;\n} Pair;\n";
 
-/// Bytes of one element; 0 for types without a name.
-int64_t element_bytes(fl_dtype dtype);
 /// The type of a complex number's two parts; else of the element itself.
 inline fl_dtype part_of(fl_dtype dtype) {
   return dtype == FL_COMPLEX64 ? FL_FLOAT32 : dtype == FL_COMPLEX128 ? FL_FLOAT64 : dtype;

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "families.h"
-#include "launch.h"
+#include "indexing.h"
 #include "text.h"
 
 namespace torch_fl::portable {
@@ -23,14 +23,12 @@ class LineRow : public Row {
                       const char* body) {
     const fl_tensor& out = *call.outs[0];
     if (out.numel == 0) return FL_OK;
-    const bool pair = bytes_of(out.dtype) == 16;
-    const std::string type = adds ? type_name(out.dtype) : pair ? "pair" : type_name(carrier(out.dtype));
+    const std::string type = adds ? type_name(out.dtype) : word_of(element_bytes(out.dtype));
     VariantKey key;
     key.add(static_cast<uint32_t>(out.dtype));
     const fl_module module = variant(call, key, [&] {
       Source source;
-      source.head = defines + "#define T " + type + "\n";
-      if (pair) source.head += "typedef struct {\n  i64 a, b;\n} pair;\n";
+      source.head = kPair + defines + "#define T " + type + "\n";
       if (adds) {
         source.head += std::string("#define A ") + arithmetic_name(out.dtype) + "\n#define LOAD LOAD_" + type +
                        "\n#define STORE STORE_" + type + "\n";

@@ -261,11 +261,11 @@ class CopyRow : public Row {
     const Geometry& g = reading.geometry;
     const fl_tensor &out = *reading.tensors[0], &in = *reading.tensors[1];
     return out.dtype == in.dtype && g.rank == 1 && g.strides[0][0] == 1 && g.strides[1][0] == 1 &&
-           (g.numel * bytes_of(out.dtype)) % 4 == 0 && (out.address | in.address) % 4 == 0;
+           (g.numel * element_bytes(out.dtype)) % 4 == 0 && (out.address | in.address) % 4 == 0;
   }
 
   fl_status run_words(const fl_call& call, const Reading& reading) {
-    const int64_t words = reading.geometry.numel * bytes_of(reading.tensors[0]->dtype) / 4;
+    const int64_t words = reading.geometry.numel * element_bytes(reading.tensors[0]->dtype) / 4;
     VariantKey key;
     key.add(0);  // no rank
     const fl_module module = variant(call, key, write_words);

@@ -37,8 +37,8 @@ struct Piece {
     to_steps[ndim] = to_step;
     from_steps[ndim++] = from_step;
   }
-  void shift_to(int64_t elements) { to += static_cast<uint64_t>(elements * bytes_of(to_type)); }
-  void shift_from(int64_t elements) { from += static_cast<uint64_t>(elements * bytes_of(from_type)); }
+  void shift_to(int64_t elements) { to += static_cast<uint64_t>(elements * element_bytes(to_type)); }
+  void shift_from(int64_t elements) { from += static_cast<uint64_t>(elements * element_bytes(from_type)); }
 
   // In elements that the dialect has. False: it has none, or too many dimensions are left.
   bool settle(Geometry& geometry) {
@@ -83,7 +83,7 @@ class BlockRow : public WalkRow {
   // Every element becomes the one with these bits. Of 16 bytes: the first half; the second becomes 0.
   fl_status fill(const fl_call& call, Piece block, uint64_t bits) {
     fl_status status = FL_OK;
-    const bool halves = bytes_of(block.to_type) == 16;
+    const bool halves = element_bytes(block.to_type) == 16;
     block.from_type = block.to_type = halves ? fl_dtype{FL_INT64} : carrier(block.to_type);
     for (int half = 0; half < (halves ? 2 : 1) && status == FL_OK; ++half) {
       if (halves && half == 0) {
@@ -322,7 +322,7 @@ class CatRow : public MoveRow {
 
   static bool dense(const fl_call& call) {
     const fl_tensor& out = *call.outs[0];
-    bool all = (out.flags & FL_TENSOR_CONTIGUOUS) != 0 && bytes_of(out.dtype) <= 8;
+    bool all = (out.flags & FL_TENSOR_CONTIGUOUS) != 0 && element_bytes(out.dtype) <= 8;
     for (uint32_t k = 0; all && k < call.args[0].count; ++k) {
       const fl_tensor& in = *call.args[0].u.tensors[k];
       all = in.numel == 0 || ((in.flags & FL_TENSOR_CONTIGUOUS) != 0 && in.dtype == out.dtype);
@@ -467,7 +467,7 @@ class TriangleRow : public Row {
   fl_status run(const fl_call& call) {
     const fl_tensor& out = *call.outs[0];
     if (out.numel == 0) return FL_OK;
-    const int64_t wide = bytes_of(out.dtype) == 16 ? 2 : 1;
+    const int64_t wide = element_bytes(out.dtype) == 16 ? 2 : 1;
     const fl_dtype type = wide == 2 ? fl_dtype{FL_INT64} : carrier(out.dtype);
     const int64_t rows = out.sizes[out.ndim - 2], columns = out.sizes[out.ndim - 1];
     VariantKey key;

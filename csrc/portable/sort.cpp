@@ -108,11 +108,11 @@ class SortRow : public Row {
     std::array<fl_address, 5> memory{};  ///< keys, places, the same once more, counts
   };
 
-  static int64_t key_bytes(const Reading& reading) { return bytes_of(reading.in->dtype) == 8 ? 8 : 4; }
+  static int64_t key_bytes(const Reading& reading) { return element_bytes(reading.in->dtype) == 8 ? 8 : 4; }
 
   Source write(fl_dtype dtype, const char* phase) const {
     Source source;
-    const int64_t bytes = bytes_of(dtype);
+    const int64_t bytes = element_bytes(dtype);
     const std::string type = type_name(carrier(dtype));
     source.head = "#define T " + type + "\n#define K " + (bytes == 8 ? "u64" : "u32") + "\n#define BITS " +
                   std::to_string(8 * bytes) + "\n#define KIND " +
@@ -192,7 +192,7 @@ class SortRow : public Row {
     const int64_t units = work.lines * work.blocks;
     fl_status status = reserve(call, reading, work, work.lines * reading.size, true, units * 256);
     if (status == FL_OK) status = launch(call, reading, work, kKeys, units, 1);
-    for (int byte = 0; byte < bytes_of(reading.in->dtype) && status == FL_OK; ++byte) {
+    for (int byte = 0; byte < element_bytes(reading.in->dtype) && status == FL_OK; ++byte) {
       work.shift = 8 * byte;
       status = launch(call, reading, work, kCount, units, 1);
       if (status == FL_OK) status = launch(call, reading, work, kPrefix, work.lines, 1);

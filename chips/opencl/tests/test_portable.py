@@ -33,6 +33,5 @@ def test_portable_kernels_agree_with_the_cpu(runtime: str, memory: str, tmp_path
         "TORCH_FL_OPENCL_MEMORY": memory,
         "TORCH_FL_CACHE_DIR": str(tmp_path),
     }
-    names = NAMES if memory == "svm" else NAMES[:4] + ["sum", "mm", "index_put"]
-    names = NAMES if memory == "svm" else NAMES[:4] + ["sum", "mm", "cat", "roll", "cumsum", "sort"]
+    names = NAMES if memory == "svm" else NAMES[:4] + ["sum", "mm", "index_put", "cat", "roll", "cumsum", "sort"]
     portable.check(names, tmp_path, environment, "float32", variants="forward,noncontiguous", samples=2)
