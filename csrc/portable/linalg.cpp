@@ -98,10 +98,12 @@ Source Problem::write() const {
   const bool wide = element_ == FL_FLOAT64;
   const size_t rank = batch().size();
   Source source;
-  source.head = std::string("#define T ") + (wide ? "f64\n#define EPS 2.220446049250313e-16\n" : "f32\n") +
-                (wide ? "#define SAFE_MIN 2.2250738585072014e-308\n"
-                      : "#define EPS 1.1920929e-07f\n#define SAFE_MIN 1.17549435e-38f\n") +
-                text_of("linalg.h");
+  source.head =
+      std::string("#define T ") +
+      (wide ? "f64\n#define BITS_T BITS_f64\n#define EPS 2.220446049250313e-16\n" : "f32\n#define BITS_T BITS_f32\n") +
+      (wide ? "#define SAFE_MIN 2.2250738585072014e-308\n"
+            : "#define EPS 1.1920929e-07f\n#define SAFE_MIN 1.17549435e-38f\n") +
+      text_of("linalg.h");
   for (const char* file : files_) source.head += text_of(file);
   source.members = "  i64 batches, chunk, work";
   for (size_t d = 0; d < rank; ++d) source.members += ", size" + number_text(d);
@@ -112,10 +114,10 @@ Source Problem::write() const {
     source.pointers.push_back({"T", "room", true});
     body += "  GLOBAL T* const work = room + item * p.work;\n";
   }
-  body += "  for (i64 at = item * p.chunk; at < end; ++at) {\n    i64 rest = at;\n";
+  body += "  for (i64 at = item * p.chunk; at < end; ++at) {\n    i64 digits = at;\n";
   for (size_t d = rank; d-- > 0;) {
     const std::string k = number_text(d);
-    body += "    const i64 i" + k + " = rest % p.size" + k + ";\n    rest /= p.size" + k + ";\n";
+    body += "    const i64 i" + k + " = digits % p.size" + k + ";\n    digits /= p.size" + k + ";\n";
   }
   for (const Operand& operand : operands_) {
     const std::string name = operand.name, type = operand.type == element_ ? "T" : type_name(operand.type);

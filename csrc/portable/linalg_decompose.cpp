@@ -125,6 +125,65 @@ const char* svd(const fl_call& call, Problems& problems) {
   return nullptr;
 }
 
+// Least squares: the shortest of the best solutions, from the singular values above rcond times the largest. With a
+// wide matrix w has rows s v' and `turned` rows u'; with a tall one, which is seen transposed, it is the other way
+// round.
+#define LEAST_SQUARES                                                                                  \
+  ROTATE("1", "0")                                                                                     \
+  "    la_fill(V(x), p.unknowns, p.columns, 0, 0);\n"                                                  \
+  "    i64 used = 0;\n"                                                                                \
+  "    const T least = p.full ? (T)-1 : BITS_T((u64)p.rcond) * (p.m > 0 ? sizes[0] : (T)0);\n"         \
+  "    for (i64 i = 0; i < p.m; ++i) {\n"                                                              \
+  "      if (!(sizes[i] > least)) continue;\n"                                                         \
+  "      ++used;\n"                                                                                    \
+  "      GLOBAL T *row = work + i * p.n, *turn = turned + i * p.m;\n"                                  \
+  "      la_scale(row, 1 / sqrt(la_dot(row, row, p.n)), p.n);\n"                                       \
+  "      for (i64 j = 0; j < p.columns; ++j) {\n"                                                      \
+  "        T part = 0;\n"                                                                              \
+  "        for (i64 k = 0; k < p.equations; ++k) part += (p.tall ? row[k] : turn[k]) * AT(b, k, j);\n" \
+  "        part /= sizes[i];\n"                                                                        \
+  "        for (i64 k = 0; k < p.unknowns; ++k) AT(x, k, j) += part * (p.tall ? turn[k] : row[k]);\n"  \
+  "      }\n    }\n"
+#define STORE_RANK "    *rank = used;\n"
+
+const char* lstsq(const fl_call& call, Problems& problems) {
+  const char* driver = call.args[3].kind == FL_STRING ? call.args[3].u.s : "gelsy";
+  const bool full = std::strcmp(driver, "gels") == 0;
+  if (call.args[0].kind != FL_TENSOR || call.args[1].kind != FL_TENSOR) return "arguments that are no tensors";
+  const fl_tensor &a = *call.args[0].u.tensor, &b = *call.args[1].u.tensor;
+  const bool residuals = full && a.ndim >= 2 && a.sizes[a.ndim - 2] > a.sizes[a.ndim - 1];
+  const bool with_sizes = std::strcmp(driver, "gelss") == 0 || std::strcmp(driver, "gelsd") == 0;
+  Problem problem(call,
+                  residuals ? LEAST_SQUARES
+                      "    for (i64 j = 0; j < p.columns; ++j) {\n"
+                      "      T sum = 0;\n"
+                      "      for (i64 k = 0; k < p.equations; ++k) {\n"
+                      "        T off = AT(b, k, j);\n"
+                      "        for (i64 l = 0; l < p.unknowns; ++l) off -= AT(a, l, k) * AT(x, l, j);\n"
+                      "        sum += off * off;\n      }\n"
+                      "      residual[j * residual_r] = p.unknowns > 0 ? sum : (T)0;\n    }\n"
+                  : full       ? LEAST_SQUARES "    (void)used;\n"
+                  : with_sizes ? LEAST_SQUARES STORE_RANK STORE_SIZES
+                               : LEAST_SQUARES STORE_RANK,
+                  {"linalg_svd.h"});
+  const int dims = b.ndim < a.ndim ? 1 : 2;
+  problem.in("a", call.args[0], 2).in("b", call.args[1], dims).out("x", call.outs[0], dims);
+  if (residuals) problem.out("residual", call.outs[1], 1);
+  if (!full) problem.out("rank", call.outs[2], 0, FL_INT64);
+  if (with_sizes) problem.out("s", call.outs[3], 1);
+  const bool tall = problem.rows("a") > problem.columns("a");
+  problem.transpose("a", tall);
+  const int64_t m = problem.rows("a"), n = problem.columns("a");
+  const bool wide_type = call.compute_dtype == FL_FLOAT64;
+  const double eps = wide_type ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  const double rcond = call.args[2].kind == FL_REAL ? call.args[2].u.d : eps * static_cast<double>(n);
+  problem.number("m", m).number("n", n).number("rows", m).number("tall", tall ? 1 : 0).number("full", full ? 1 : 0);
+  problem.number("equations", problem.rows("b")).number("unknowns", problem.rows("x"));
+  problem.number("columns", problem.columns("b")).number("rcond", static_cast<int64_t>(bits_of(rcond, wide_type)));
+  problems.push_back(problem.work(m * n + m * m + m));
+  return nullptr;
+}
+
 // ---- The exponential ----
 
 const char* matrix_exp(const fl_call& call, Problems& problems) {
@@ -142,6 +201,7 @@ const LinearAlgebra kOperators[] = {
     {"aten::ormqr", ormqr},
     {"aten::_linalg_eigh", eigh},
     {"aten::_linalg_svd", svd},
+    {"aten::linalg_lstsq", lstsq},
     {"aten::linalg_matrix_exp", matrix_exp},
 };
 

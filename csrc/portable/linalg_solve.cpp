@@ -13,6 +13,7 @@ constexpr const char* kNoPivots = "an LU factorisation without pivots";
 #define LOAD_A "    la_copy(work, p.n, 1, V(a), p.m, p.n);\n"
 #define STORE_LU "    la_copy(V(lu), work, p.n, 1, p.m, p.n);\n"
 
+/// Then the LU of a determinant, which its gradient uses, is PyTorch's of the transpose.
 bool is_dense(const fl_value& value) {
   return value.kind == FL_TENSOR && (value.u.tensor->flags & FL_TENSOR_CONTIGUOUS) != 0;
 }
@@ -92,18 +93,16 @@ const char* lu_solve(const fl_call& call, Problems& problems) {
   return nullptr;
 }
 
-// The LU that PyTorch returns (and its gradients use) is that of the transpose where A is contiguous.
 const char* solve(const fl_call& call, Problems& problems) {
   if (flag(call.args[3])) return kChecks;
-  const bool transposed = is_dense(call.args[0]);
   Problem factors(call, LOAD_A "    *info = la_lu(work, p.m, p.n, p.n, pivots, pivots_r);\n" STORE_LU);
-  factors.in("a", call.args[0], 2).transpose("a", transposed).out("info", call.outs[3], 0, FL_INT32);
+  factors.in("a", call.args[0], 2).out("info", call.outs[3], 0, FL_INT32);
   problems.push_back(add_lu(factors, call.outs[1], call.outs[2]));
   if (problems[0].fault() != nullptr || call.args[1].kind != FL_TENSOR) return nullptr;
   const fl_tensor &a = *call.args[0].u.tensor, &b = *call.args[1].u.tensor;
   const bool vector = b.ndim == 1 || (b.ndim == a.ndim - 1 && std::equal(b.sizes, b.sizes + b.ndim, a.sizes));
   problems.push_back(lu_solution(call, call.outs[1], call.outs[2], call.args[1], call.outs[0], vector ? 1 : 2,
-                                 flag(call.args[2]), transposed));
+                                 flag(call.args[2]), false));
   return nullptr;
 }
 
