@@ -104,7 +104,7 @@ def test_pivots_that_name_no_row() -> None:
     except torch_fl.UnsupportedOpError:
         pytest.skip("the chip has no such kernel, and LAPACK trusts its pivots")
     finally:
-        torch_fl.set_config("fallback.aten::linalg_ldl_solve", "allow")
+        torch_fl.set_config("fallback.aten::linalg_ldl_solve", None)
 
 
 def test_matrices_without_elements() -> None:
