@@ -25,6 +25,8 @@ void add_norms(Rows& rows, runtime::Chip& chip, Language language);
 void add_losses(Rows& rows, runtime::Chip& chip, Language language);
 void add_optimizers(Rows& rows, runtime::Chip& chip, Language language);
 void add_attention(Rows& rows, runtime::Chip& chip, Language language);
+void add_solvers(Rows& rows, runtime::Chip& chip, Language language);
+void add_decompositions(Rows& rows, runtime::Chip& chip, Language language);
 void add_random(Rows& rows, runtime::Chip& chip, Language language);
 void add_indexing(Rows& rows, runtime::Chip& chip, Language language);
 void add_selecting(Rows& rows, runtime::Chip& chip, Language language);

@@ -28,6 +28,8 @@ void equip(runtime::Chip& chip) {
   add_losses(rows, chip, *language);
   add_optimizers(rows, chip, *language);
   add_attention(rows, chip, *language);
+  add_solvers(rows, chip, *language);
+  add_decompositions(rows, chip, *language);
   add_random(rows, chip, *language);
   add_indexing(rows, chip, *language);
   add_selecting(rows, chip, *language);

@@ -425,6 +425,7 @@ const std::unordered_map<std::string, ShapeRule>& table() {
     auto* made = new std::unordered_map<std::string, ShapeRule>();
     for (const auto& row : rules::kRows) made->emplace(row.op, row.rule);
     for (const auto& row : rules::network_rules()) made->emplace(row.op, row.rule);
+    for (const auto& row : rules::linalg_rules()) made->emplace(row.op, row.rule);
     return made;
   }();
   return map;

@@ -9,6 +9,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "packed.h"
@@ -41,6 +42,9 @@ class RuleArgs {
   const at::Scalar& scalar(uint32_t i) const { return *args_[i].u.scalar; }
   std::optional<at::ScalarType> dtype(uint32_t i) const {
     return args_[i].kind == Kind::DType ? std::optional(static_cast<at::ScalarType>(args_[i].u.i)) : std::nullopt;
+  }
+  std::string_view text(uint32_t i, std::string_view absent) const {
+    return args_[i].kind == Kind::String ? std::string_view(args_[i].u.s, args_[i].count) : absent;
   }
   /// The trailing argument, where the rule is asked about an out= form: some results have its dtype.
   const at::Tensor& last() const { return tensor(count_ - 1); }
@@ -83,6 +87,7 @@ inline at::Tensor like(const at::Tensor& t) { return like(t, t.scalar_type()); }
 at::Tensor suggested(const at::Tensor& t);
 
 std::vector<ShapeRuleRow> network_rules();  ///< normalisation, pooling, padding, losses
+std::vector<ShapeRuleRow> linalg_rules();
 
 }  // namespace rules
 }  // namespace torch_fl::glue

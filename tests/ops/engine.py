@@ -32,7 +32,7 @@ from tests.harness import compare, device
 from tests.harness.compare import Mismatch
 from tests.harness.device import DEVICE
 from tests.harness.trees import Mover, Widener, describe, tensors_of
-from tests.ops import ties, variants
+from tests.ops import gauge, ties, variants
 from tests.ops.outcome import Outcome, Recorder, error_text
 from tests.ops.tolerances import tolerances_for
 
@@ -249,6 +249,7 @@ class PairCheck:
     def compare(self, output: Any, expected: Reference, on_device: bool = True) -> None:
         """Raise Mismatch unless the output is the expected one, on the device."""
         output = ties.settle(self.op.name, expected.arguments, output, expected.output)
+        output = gauge.settle(self.op.name, expected.arguments, output, expected.output)
         device = self.options.device if on_device else None
         values = self.has_values(expected)
         compare.check_tree(output, expected.output, self.tolerances, values, device, exact=expected.exact)

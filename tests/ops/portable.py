@@ -64,6 +64,12 @@ MORE = """
 addbmm aminmax count_nonzero logsumexp dist nan_to_num round.decimals_3 native_dropout_backward addr cdist renorm
 nn.functional.pdist nn.functional.rrelu bernoulli cauchy geometric log_normal normal normal.number_mean
 """
+LINEAR_ALGEBRA = """
+cholesky_inverse cholesky_solve geqrf linalg.cholesky linalg.det linalg.eigh linalg.eigvalsh
+linalg.householder_product linalg.inv linalg.ldl_factor linalg.ldl_solve linalg.lu linalg.lu_factor linalg.lu_solve
+linalg.qr linalg.slogdet linalg.solve linalg.solve_triangular linalg.svd linalg.svdvals lu_unpack matrix_exp ormqr
+triangular_solve
+"""
 FAMILIES = {
     "pointwise": POINTWISE.split(),
     "reductions": REDUCTIONS.split(),
@@ -76,6 +82,7 @@ FAMILIES = {
     "shapes": SHAPES.split(),
     "scans and sorting": SCANS.split(),
     "more reductions, distances and random numbers": MORE.split(),
+    "linear algebra": LINEAR_ALGEBRA.split(),
 }
 FORWARD = "forward,strides,views,method,noncontiguous"
 

@@ -218,6 +218,12 @@ def _watch_cases(watch: Watch) -> None:
             cases.append(lambda a=start, b=end, c=step, d=dtype: torch.arange(a, b, c, out=torch.empty(0, dtype=d)))
         cases.append(lambda d=dtype: torch.linspace(0, 1, 7, out=torch.empty(0, dtype=d)))
         cases += [lambda d=dtype, n=n: torch.eye(*n, out=torch.empty(0, dtype=d)) for n in ((3,), (0,), (2, 5))]
+    for batch in ((), (2,)):
+        for m, n in ((5, 3), (3, 5), (4, 4), (0, 3), (3, 0)):
+            matrix, vector, sides = torch.randn(*batch, m, n), torch.randn(*batch, m), torch.randn(*batch, m, 2)
+            cases.append(lambda a=matrix: torch.geqrf(a))
+            for driver in (None, "gels", "gelsy", "gelss"):
+                cases += [lambda a=matrix, b=b, d=driver: torch.linalg.lstsq(a, b, driver=d) for b in (vector, sides)]
     for case in cases:
         with watch:
             output = case()
