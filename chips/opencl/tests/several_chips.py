@@ -106,6 +106,21 @@ def copies() -> None:
             torch.ones(2, device=one) + torch.ones(2, device=other)
 
 
+def host_results() -> None:
+    """Work on what the host computed, after the result is gone: the host's memory must not be free before."""
+    library = torch.library.Library("fl_test", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    x = torch.randn(1 << 18)
+    for name, device in devices().items():
+        at = x.to(device)
+        for _ in range(20):
+            y = torch.ops.fl_test.twice(at) + at
+            torch.full_like(x, 7.0)  # takes what has been freed
+            assert torch.equal(y.cpu(), x * 2 + x), name
+            torch.ops.fl_test.twice(at).relu_()
+
+
 # ---- Random numbers
 DRAWS = {
     "rand": lambda n, d: torch.rand(n, device=d),

@@ -67,6 +67,10 @@ def test_without_coherent_memory_too(cache):
     run(cache, "copies", TORCH_FL_OPENCL_MEMORY="buffer")
 
 
+def test_results_of_the_host_live_until_the_devices_are_done_with_them(cache):
+    run(cache, "host_results")
+
+
 def test_a_runtime_that_cannot_be_loaded_leaves_the_others_and_is_named(cache, tmp_path):
     for file in pathlib.Path(os.environ.get("OCL_ICD_VENDORS", "/etc/OpenCL/vendors")).glob("*.icd"):
         (tmp_path / file.name).write_text(file.read_text())
