@@ -48,6 +48,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return tmp_path_factory.mktemp("cache")
 
 
+@pytest.fixture(scope="module")
+def devices(cache: pathlib.Path) -> dict[str, str]:
+    return dict(run(cache, "listed")["devices"])
+
+
 def test_all_are_listed(cache):
     found = run(cache, "listed")
     assert {"sim", "pocl", "intel"} - set(MISSING) <= set(found["devices"])
@@ -123,9 +128,8 @@ def test_the_same_seed_gives_the_same_numbers_everywhere(cache, tmp_path):
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_thousand_steps_of_training_need_no_more_memory_than_the_first(cache, runtime):
-    device = run(cache, "listed")["devices"][runtime]
-    seen = run(cache, "training", device)
+def test_a_thousand_steps_of_training_need_no_more_memory_than_the_first(cache, devices, runtime):
+    seen = run(cache, "training", devices[runtime])
     assert len(set(seen["allocated"])) == 1, seen
     assert len(set(seen["reserved"])) == 1, seen
     # Not to the byte: compilers and allocators of the host keep something. A leak of 1 KB in each step would be 0.6 MB.
@@ -138,8 +142,8 @@ SMALL = {"POCL_MEMORY_LIMIT": "1", "CL_CONFIG_CPU_FORCE_GLOBAL_MEM_SIZE": "1GB"}
 
 @pytest.mark.parametrize("memory", ["svm", "buffer"])
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_out_of_memory_says_the_figures_and_work_goes_on(cache, runtime, memory):
-    device = run(cache, "listed")["devices"][runtime]
+def test_out_of_memory_says_the_figures_and_work_goes_on(cache, devices, runtime, memory):
+    device = devices[runtime]
     said = run(cache, "out_of_memory", device, TORCH_FL_OPENCL_MEMORY=memory, **SMALL)
     assert set(said) == {"beyond", "full", "limit"}
     for text in said.values():
