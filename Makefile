@@ -12,8 +12,10 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export CCACHE_SLOPPINESS := pch_defines,time_macros
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
-# The demo and the benchmarks are about the simulated chip, whatever else this machine has.
+# Tests, demo and benchmarks are about these chips, whatever else this machine has.
 SIM := $(CURDIR)/torch_fl/chips/sim/libfl_sim.so
+OPENCL := $(CURDIR)/torch_fl/chips/opencl/libfl_opencl.so
+VENDORS := $(VENV)/share/opencl/vendors
 
 CXX_SOURCES = git ls-files --cached --others --exclude-standard -- '*.h' '*.c' '*.cpp'
 
@@ -52,11 +54,13 @@ test-sanitize: setup  ## core, glue and sim under the sanitizers: threads, strea
 
 test-py: build  ## pytest over the chips' tests and tests/
 	FL_SIM_LIBRARY=$(SIM) \
-	FL_OPENCL_LIBRARY=$(CURDIR)/torch_fl/chips/opencl/libfl_opencl.so \
+	FL_OPENCL_LIBRARY=$(OPENCL) \
 	  $(PY) -m pytest -q -n $(JOBS) --dist loadfile chips/*/tests tests
 
-demo: build  ## train ResNet-18 on fl and on the CPU, side by side
-	TORCH_FL_PLUGIN_PATH=$(SIM) $(PY) examples/train_digits.py
+demo: build  ## train ResNet-18 on the CPU, the simulated chip and two OpenCL runtimes, side by side
+	if [[ -d $(VENDORS) ]]; then export OCL_ICD_VENDORS="$${OCL_ICD_VENDORS:-$(VENDORS)}"; fi; \
+	  TORCH_FL_PLUGIN_PATH=$(SIM):$(OPENCL) $(PY) examples/train_digits.py \
+	  --on sim --on 'Portable Computing Language' --on 'Intel(R) OpenCL'
 
 bench: build  ## the measured claims (benchmarks/)
 	export TORCH_FL_PLUGIN_PATH=$(SIM); \

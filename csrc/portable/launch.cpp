@@ -2,6 +2,7 @@
 #include "launch.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -52,9 +53,18 @@ fl_status Arguments::launch(const fl_call& call, runtime::Device& device, fl_mod
   return device.chip.compiler.launch(call.device, call.stream, module, kEntry, &launch);
 }
 
+namespace {
+/// TORCH_FL_WORK_PER_ITEM: so many elements are enough for a work item. Tests let items share small tensors with it.
+int64_t enough(int64_t least) {
+  static const char* const text = std::getenv("TORCH_FL_WORK_PER_ITEM");
+  static const int64_t most = text == nullptr ? INT64_MAX : std::atoll(text);
+  return std::max<int64_t>(1, std::min(least, most));
+}
+}  // namespace
+
 Split split(const runtime::Device& device, int64_t n, int64_t least) {
   const int64_t units = device.properties.compute_units == 0 ? 8 : device.properties.compute_units;
-  const int64_t items = std::clamp<int64_t>(n / std::max<int64_t>(least, 1), 1, 4 * units);
+  const int64_t items = std::clamp<int64_t>(n / enough(least), 1, 4 * units);
   const int64_t chunk = (n + items - 1) / items;
   return {static_cast<uint64_t>((n + chunk - 1) / chunk), chunk};
 }

@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -30,6 +32,13 @@ constexpr uint64_t kLargeSegment = 20 * kMiB;  // for requests below kMaxShared
 constexpr uint64_t kMaxShared = 10 * kMiB;     // larger requests get a segment of their own, rounded to kSegmentStep
 constexpr uint64_t kSegmentStep = 2 * kMiB;
 constexpr uint64_t kMinLargeRest = kMiB;  // a smaller rest of a large block is not split off
+
+/// Without caching every block is an allocation of the chip's, of its own size, and ends when it is freed, so that what
+/// checks memory sees each tensor by itself.
+bool caching_wanted() {
+  const char* text = std::getenv("TORCH_FL_MEMORY_CACHING");
+  return text == nullptr || std::string_view(text) != "0";
+}
 
 struct Pool;
 
@@ -103,6 +112,7 @@ struct Allocator::Impl {
   [[noreturn]] void out_of_memory(uint64_t bytes);
 
   Device& device;
+  const bool caching = caching_wanted();
   const uint64_t quantum, padding, granularity, max_allocation, total;
   mutable std::mutex mutex;
   std::vector<std::unique_ptr<StreamPools>> pools;  // by stream
@@ -119,7 +129,8 @@ struct Allocator::Impl {
 
 Allocator::Impl::Impl(Device& device)
     : device(device),
-      quantum(std::max(kMinQuantum, device.properties.alignment)),
+      quantum(caching ? std::max(kMinQuantum, device.properties.alignment)
+                      : std::max<uint64_t>(1, device.properties.size_granularity)),
       padding(device.properties.padding),
       granularity(std::max<uint64_t>(1, device.properties.size_granularity)),
       max_allocation(device.properties.max_allocation),
@@ -163,6 +174,12 @@ void Allocator::Impl::free(Node* node) noexcept {
   decrease(stats.allocations, 1);
   if (!node->used_on.empty() && defer(node)) return;
   make_available(node);
+  if (caching || !device.usable()) return;
+  try {
+    release_unused();
+  } catch (const std::exception& error) {
+    log(FL_LOG_WARNING, error.what());
+  }
 }
 
 /// The pools of a stream, made on its first allocation.
@@ -183,6 +200,7 @@ Pool& Allocator::Impl::pool(StreamId stream, bool small) {
 uint64_t Allocator::Impl::raw_size(uint64_t bytes) const { return round_up(bytes + padding, granularity); }
 
 uint64_t Allocator::Impl::segment_size(bool small, uint64_t bytes) const {
+  if (!caching) return bytes;
   const uint64_t wanted = small ? kSmallSegment : bytes < kMaxShared ? kLargeSegment : round_up(bytes, kSegmentStep);
   const uint64_t size = round_up(wanted, quantum);
   return raw_size(size) <= max_allocation ? size : bytes;
@@ -230,8 +248,8 @@ fl_address Allocator::Impl::raw_alloc(uint64_t bytes) {
   chip_said.clear();
   const auto reserved = static_cast<double>(stats.reserved_bytes.current);
   if (fraction < 1.0 && reserved + static_cast<double>(bytes) > fraction * static_cast<double>(total)) {
-    chip_said =
-        "this process may use " + std::to_string(static_cast<int>(fraction * 100)) + "% of it (its memory_fraction)";
+    chip_said = "this process may use " + format_bytes(static_cast<uint64_t>(fraction * static_cast<double>(total))) +
+                " of it (its memory_fraction)";
     return 0;
   }
   fl_address address = 0;

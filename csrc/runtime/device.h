@@ -128,7 +128,7 @@ void set_current_stream(int32_t device, StreamId stream) noexcept;
 struct PluginReport {
   std::string path, source;  ///< where it was looked for: "TORCH_FL_PLUGIN_PATH", "built-in", ...
   bool loaded = false;
-  std::string reason;  ///< when skipped: what was expected and found
+  std::string reason;  ///< when skipped: what was expected and found; when loaded: what of it does not work
   std::string chip;    ///< when loaded
 };
 

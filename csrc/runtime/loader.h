@@ -20,6 +20,7 @@ class Refused : public std::runtime_error {
 struct LoadedPlugin {
   std::unique_ptr<Chip> chip;
   std::vector<fl_device_properties> devices;
+  std::string note;  ///< what does not work although the plugin was loaded
 };
 
 /// Throws Refused. Whatever the file is, nothing crashes; what a plugin's own code does while it runs is its affair.

@@ -71,6 +71,7 @@ void Registry::load_file(const Candidate& candidate) {
     if (exists && loaded_files_.count(identity) != 0) throw Refused("the same file has been loaded already");
     LoadedPlugin plugin = load_plugin(candidate.path);
     report.chip = plugin.chip->name;
+    report.reason = std::move(plugin.note);
     add(std::move(plugin.chip), plugin.devices);
     loaded_files_.insert(identity);
     report.loaded = true;

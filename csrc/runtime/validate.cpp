@@ -330,6 +330,7 @@ void Validator::read_devices() {
     throw Refused("it claims to have " + std::to_string(count) + " devices, but 0 to " + std::to_string(kMaxDevices) +
                   " was expected");
   }
+  loaded_.note = take_plugin_message();
   if (count == 0) throw Refused("it works, but found no device of the chip " + loaded_.chip->name);
   for (int32_t i = 0; i < count; ++i) loaded_.devices.push_back(read_properties(i));
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <unordered_set>
 
 #include "copy.h"
@@ -296,12 +297,26 @@ void Staging::write_back() {
 
 // ---- Results ----------------------------------------------------------------------------------------------------
 
+struct Adopted {
+  runtime::Device& device;
+  c10::Storage storage;
+};
+
+// Whoever frees the memory next does so at once, and work that was enqueued may still use it.
+void give_up(void* context) {
+  const std::unique_ptr<Adopted> adopted(static_cast<Adopted*>(context));
+  try {
+    if (adopted->device.usable()) adopted->device.synchronize();
+  } catch (const std::exception& error) {
+    runtime::log(FL_LOG_WARNING, error.what());
+  }
+}
+
 // The memory of a CPU result, seen as memory of a chip that can address all of the host's.
 at::Tensor adopt(runtime::Device& device, const at::Tensor& cpu) {
-  auto* keep = new c10::Storage(cpu.storage());
-  c10::DataPtr data(
-      const_cast<void*>(cpu.storage().data()), keep, [](void* context) { delete static_cast<c10::Storage*>(context); },
-      c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(device.index)));
+  auto* keep = new Adopted{device, cpu.storage()};
+  c10::DataPtr data(const_cast<void*>(cpu.storage().data()), keep, give_up,
+                    c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(device.index)));
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), cpu.storage().nbytes(),
                                                        std::move(data), device_allocator(), true);
   at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(

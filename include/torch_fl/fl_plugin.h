@@ -286,7 +286,7 @@ typedef struct fl_device_properties {
 
 typedef struct fl_device_api {
   uint32_t struct_size;
-  /* How many devices are there? Must not initialise any (no context, no memory). Called once, before open. */
+  /* How many devices? Initialises none; called once, before open. A text for set_error() is shown even with FL_OK. */
   fl_status (*count)(int32_t* count);
   /* Properties without opening. The host zero-fills *properties and sets its struct_size; write no further. */
   fl_status (*properties)(int32_t index, fl_device_properties* properties);

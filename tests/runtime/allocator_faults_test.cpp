@@ -76,7 +76,7 @@ TEST_F(AllocatorFaultsTest, AbsurdSizesAreOutOfMemoryToo) {
 TEST_F(AllocatorFaultsTest, TheProcessMayBeLimited) {
   allocator.set_memory_fraction(0.01);  // of 4 GiB
   Block* block = allocator.allocate(30 * kMiB, 0);
-  EXPECT_CONTAINS(error_of([&] { allocator.allocate(30 * kMiB, 0); }), "this process may use 1% of it");
+  EXPECT_CONTAINS(error_of([&] { allocator.allocate(30 * kMiB, 0); }), "this process may use 40.96 MiB of it");
   allocator.free(block);
   allocator.set_memory_fraction(1.0);
   for (const double bad : {-0.1, 1.1, 0.0 / 0.0}) {

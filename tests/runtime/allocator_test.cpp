@@ -283,6 +283,26 @@ TEST(AllocatorLimits, HonoursAlignmentGranularityAndPadding) {
   for (Block* block : {a, b, c}) allocator.free(block);
 }
 
+TEST(AllocatorWithoutCaching, GivesEachBlockAnAllocationOfItsOwnAndSize) {
+  setenv("TORCH_FL_MEMORY_CACHING", "0", 1);
+  fl_device_properties p = FakeChip::default_properties();
+  p.size_granularity = 4;
+  FakeChip fake(p);
+  Allocator& allocator = fake.device().allocator();
+  unsetenv("TORCH_FL_MEMORY_CACHING");
+  Block* a = allocator.allocate(5, 0);
+  Block* b = allocator.allocate(3 * kMiB + 1, 0);
+  EXPECT_EQ(fake.state().live, (std::map<fl_address, uint64_t>{{a->address, 8}, {b->address, 3 * kMiB + 4}}));
+  allocator.free(a);
+  EXPECT_EQ(fake.state().live.size(), 1u);
+  const StreamId other = fake.device().new_stream(0);
+  allocator.record_stream(b, other);
+  allocator.free(b);  // once the other stream is done
+  allocator.free(allocator.allocate(5, 0));
+  EXPECT_TRUE(fake.state().live.empty());
+  EXPECT_EQ(allocator.stats().reserved_bytes.current, 0);
+}
+
 TEST(AllocatorLimits, RespectsTheLargestSingleAllocation) {
   fl_device_properties p = FakeChip::default_properties();
   p.max_allocation = 3 * kMiB;

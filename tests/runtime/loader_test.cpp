@@ -110,6 +110,13 @@ TEST(Loader, AGoodPluginIsCopied) {
 
 TEST(Loader, WithoutStreamsItIsSynchronous) { EXPECT_FALSE(load_plugin(fake("no_streams")).chip->has_streams); }
 
+TEST(Loader, WhatAPluginSaysOfMissingDevicesIsKept) {
+  const LoadedPlugin loaded = load_plugin(fake("device_missing"));
+  EXPECT_EQ(loaded.devices.size(), 1u);
+  EXPECT_EQ(loaded.note, "one more device is asleep");
+  EXPECT_EQ(load_plugin(fake("good")).note, "");
+}
+
 TEST(Loader, APluginOfALaterMinorServes) {
   const LoadedPlugin loaded = load_plugin(fake("later"));
   EXPECT_EQ(loaded.chip->abi_minor, 1u);

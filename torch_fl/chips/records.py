@@ -39,12 +39,12 @@ class PluginRecord:
     path: str
     source: str  # where it was looked for: "TORCH_FL_PLUGIN_PATH", "built-in", ...
     loaded: bool
-    reason: str  # when skipped
+    reason: str  # when skipped; when loaded: what of it does not work
     chip: str  # when loaded
 
     def __str__(self) -> str:
-        state = f"loaded as {self.chip}" if self.loaded else f"skipped: {self.reason}"
-        return f"{self.path}  [{self.source}]  {state}"
+        state = f"loaded as {self.chip}" if self.loaded else "skipped"
+        return f"{self.path}  [{self.source}]  {state}" + (f": {self.reason}" if self.reason else "")
 
 
 def list_devices() -> list[DeviceRecord]:

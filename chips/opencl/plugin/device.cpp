@@ -2,6 +2,7 @@
 // Which devices there are, in which order, and what they are like; opening and closing.
 #include "device.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,12 +10,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <string_view>
+#include <system_error>
 
 #include "status.h"
 
 namespace fl_opencl {
 namespace {
+
+constexpr const char* kVendors = "/etc/OpenCL/vendors";
 
 // ---- Reading what the runtime says
 std::string printable(std::string text) {
@@ -142,7 +148,7 @@ void set_properties(DeviceInfo& info, const std::string& name, const std::string
   if (alignment < 64 || (alignment & (alignment - 1)) != 0) alignment = 64;
   if (info.memory != Memory::kBuffer) alignment = std::min<uint64_t>(alignment, 128);
   p.alignment = std::min<uint64_t>(alignment, 64 << 10);
-  p.size_granularity = p.alignment;
+  p.size_granularity = 1;
   if (info.memory == Memory::kBuffer)
     p.max_allocation = std::min(p.max_allocation, BufferTable::kRange - p.size_granularity);
   p.dtypes = dtypes_of(info.id, extensions);
@@ -169,7 +175,7 @@ DeviceInfo describe(cl_platform_id platform, const std::string& platform_name, c
 // ---- Listing
 struct Listing {
   std::vector<DeviceInfo> devices;
-  std::string problem;
+  std::string problem;  ///< why there is no device, or not all of them
   pid_t process = getpid();
 };
 
@@ -200,34 +206,59 @@ std::vector<std::pair<std::string, cl_platform_id>> platforms_by_name() {
   return platforms;
 }
 
+/// A loader passes silently over runtimes that it cannot load; the dynamic linker says why.
+std::string broken_runtimes() {
+  const char* given = std::getenv("OCL_ICD_VENDORS");
+  std::error_code error;
+  std::string text;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(given != nullptr && *given != '\0' ? given : kVendors, error)) {
+    std::string library;
+    if (entry.path().extension() != ".icd" || !std::getline(std::ifstream(entry.path()), library)) continue;
+    library = printable(library);
+    if (dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr) continue;
+    const char* said = dlerror();
+    text += (text.empty() ? "" : "; ") + entry.path().string() + " names " + library + ", which cannot be loaded (" +
+            printable(said != nullptr ? said : "no reason given") + ")";
+  }
+  return text;
+}
+
 Listing list() {
   Listing listing;
   std::string seen;
   const auto platforms = platforms_by_name();
   for (const auto& [platform_name, platform] : platforms) {
     cl_uint count = 0;
-    if (cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS || count == 0) {
+    cl_int code = cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
+    std::vector<cl_device_id> ids(code == CL_SUCCESS ? count : 0);
+    if (!ids.empty()) code = cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr);
+    if (code != CL_SUCCESS || ids.empty()) {
       seen += (seen.empty() ? "" : ", ") + platform_name + " (without a device)";
+      listing.problem += (listing.problem.empty() ? "" : "; ") + platform_name +
+                         " has no device (clGetDeviceIDs: " + code_name(code) + ")";
       continue;
     }
-    std::vector<cl_device_id> ids(count);
-    if (cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr) != CL_SUCCESS) continue;
     for (cl_device_id id : ids) {
       const std::string name = platform_name + "/" + device_text(id, CL_DEVICE_NAME);
       seen += (seen.empty() ? "" : ", ") + name;
       if (is_chosen(name)) listing.devices.push_back(describe(platform, platform_name, id));
     }
   }
+  if (const std::string broken = broken_runtimes(); !broken.empty())
+    listing.problem += (listing.problem.empty() ? "" : "; ") + broken;
   if (!listing.devices.empty()) return listing;
+  const std::string others = listing.problem.empty() ? "" : "; " + listing.problem;
   const char* wish = std::getenv("TORCH_FL_OPENCL_DEVICES");
   if (platforms.empty())
     listing.problem =
         "OpenCL's loader works but shows no platform: install the vendor's runtime (Debian, for the CPU: "
-        "pocl-opencl-icd); it is found through an .icd file in /etc/OpenCL/vendors or the folder OCL_ICD_VENDORS";
+        "pocl-opencl-icd); it is found through an .icd file in /etc/OpenCL/vendors or the folder OCL_ICD_VENDORS" +
+        others;
   else if (wish != nullptr && *wish != '\0')
-    listing.problem = "TORCH_FL_OPENCL_DEVICES=" + std::string(wish) + " names none of the devices: " + seen;
+    listing.problem = "TORCH_FL_OPENCL_DEVICES=" + std::string(wish) + " names none of the devices: " + seen + others;
   else
-    listing.problem = "no OpenCL device; platforms: " + seen;
+    listing.problem = "no OpenCL device; platforms: " + seen + others;
   return listing;
 }
 
@@ -241,7 +272,8 @@ fl_status count(int32_t* count) {
   return guarded([&]() -> fl_status {
     const Listing& found = listing();
     *count = static_cast<int32_t>(found.devices.size());
-    return *count > 0 ? FL_OK : fail(FL_UNSUPPORTED, found.problem);
+    if (!found.problem.empty()) fail(FL_UNSUPPORTED, found.problem);
+    return *count > 0 ? FL_OK : FL_UNSUPPORTED;
   });
 }
 

@@ -2,6 +2,7 @@
 // Devices: what the loader shows, and one that is open.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <string>
@@ -71,6 +72,42 @@ class Enqueuing {
   cl_event event_ = nullptr;
 };
 
+/// What this process has of a device's memory. Runtimes on CPUs do not count.
+class Usage {
+ public:
+  bool claim(uint64_t bytes, uint64_t total) {
+    const std::lock_guard lock(mutex_);
+    if (bytes > total - std::min(total, bytes_)) return false;
+    bytes_ += bytes;
+    return true;
+  }
+  /// Of what was claimed: the address it got, or 0 if none.
+  void settle(fl_address address, uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (address != 0) {
+      sizes_.emplace(address, bytes);
+    } else {
+      bytes_ -= bytes;
+    }
+  }
+  void release(fl_address address) {
+    const std::lock_guard lock(mutex_);
+    const auto found = sizes_.find(address);
+    if (found == sizes_.end()) return;
+    bytes_ -= found->second;
+    sizes_.erase(found);
+  }
+  uint64_t bytes() const {
+    const std::lock_guard lock(mutex_);
+    return bytes_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  uint64_t bytes_ = 0;
+  std::unordered_map<fl_address, uint64_t> sizes_;
+};
+
 struct Device {
   explicit Device(const DeviceInfo& info) : info(info) {}
   ~Device();
@@ -82,6 +119,7 @@ struct Device {
   std::mutex streams_mutex;
   std::vector<Stream*> streams;  ///< all of them, the default one first
   BufferTable buffers;
+  Usage usage;
   std::atomic<uint64_t> frees{0};  ///< counts frees: what a kernel remembers of addresses is stale after one
   std::mutex pinned_mutex;
   std::unordered_map<void*, cl_mem> pinned;

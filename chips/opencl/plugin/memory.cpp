@@ -16,40 +16,50 @@ fl_address address_of(const void* pointer) { return reinterpret_cast<uintptr_t>(
 // ---- Allocation
 fl_status out_of_memory(const Device& device, const char* call, uint64_t bytes, cl_int code) {
   const std::string detail = "an allocation of " + std::to_string(bytes) + " bytes; the device has " +
-                             std::to_string(device.info.properties.total_memory) + ", and allows " +
+                             std::to_string(device.info.properties.total_memory) + ", of which this process has " +
+                             std::to_string(device.usage.bytes()) + ", and allows " +
                              std::to_string(device.info.properties.max_allocation) + " at once";
   // clSVMAlloc has no code to give.
   return failed(code == CL_SUCCESS ? CL_MEM_OBJECT_ALLOCATION_FAILURE : code, call, device.info, detail);
 }
 
+fl_status alloc_bytes(Device& device, uint64_t bytes, fl_address* address) {
+  const DeviceInfo& info = device.info;
+  const auto alignment = static_cast<cl_uint>(info.properties.alignment);
+  cl_int code = CL_SUCCESS;
+  if (info.memory == Memory::kSvm) {
+    const cl_bitfield flags = CL_MEM_READ_WRITE | (info.fine_svm ? CL_MEM_SVM_FINE_GRAIN_BUFFER : 0);
+    *address = address_of(cl.clSVMAlloc(device.context, flags, bytes, alignment));
+    return *address != 0 ? FL_OK : out_of_memory(device, "clSVMAlloc", bytes, code);
+  }
+  if (info.memory == Memory::kUsm) {
+    void* pointer = info.shared_usm
+                        ? info.usm.clSharedMemAllocINTEL(device.context, info.id, nullptr, bytes, alignment, &code)
+                        : info.usm.clDeviceMemAllocINTEL(device.context, info.id, nullptr, bytes, alignment, &code);
+    *address = address_of(pointer);
+    if (pointer != nullptr) return FL_OK;
+    return out_of_memory(device, info.shared_usm ? "clSharedMemAllocINTEL" : "clDeviceMemAllocINTEL", bytes, code);
+  }
+  const cl_mem buffer = cl.clCreateBuffer(device.context, CL_MEM_READ_WRITE, bytes, nullptr, &code);
+  if (buffer == nullptr) return out_of_memory(device, "clCreateBuffer", bytes, code);
+  *address = device.buffers.add(buffer, bytes);
+  if (*address != 0) return FL_OK;
+  cl.clReleaseMemObject(buffer);
+  return fail(FL_OUT_OF_MEMORY, "too many allocations on " + info.label);
+}
+
 fl_status alloc(fl_device handle, uint64_t bytes, fl_address* address) {
   return guarded([&]() -> fl_status {
     Device& device = device_of(handle);
-    const DeviceInfo& info = device.info;
-    const auto alignment = static_cast<cl_uint>(info.properties.alignment);
-    cl_int code = CL_SUCCESS;
+    const fl_device_properties& properties = device.info.properties;
     if (bytes == 0) return fail(FL_INVALID_ARGUMENT, "an allocation of 0 bytes");
     // Some runtimes hand out more than they declare, and fail when it is used.
-    if (bytes > info.properties.max_allocation) return out_of_memory(device, "alloc", bytes, CL_INVALID_BUFFER_SIZE);
-    if (info.memory == Memory::kSvm) {
-      const cl_bitfield flags = CL_MEM_READ_WRITE | (info.fine_svm ? CL_MEM_SVM_FINE_GRAIN_BUFFER : 0);
-      *address = address_of(cl.clSVMAlloc(device.context, flags, bytes, alignment));
-      return *address != 0 ? FL_OK : out_of_memory(device, "clSVMAlloc", bytes, code);
-    }
-    if (info.memory == Memory::kUsm) {
-      void* pointer = info.shared_usm
-                          ? info.usm.clSharedMemAllocINTEL(device.context, info.id, nullptr, bytes, alignment, &code)
-                          : info.usm.clDeviceMemAllocINTEL(device.context, info.id, nullptr, bytes, alignment, &code);
-      *address = address_of(pointer);
-      if (pointer != nullptr) return FL_OK;
-      return out_of_memory(device, info.shared_usm ? "clSharedMemAllocINTEL" : "clDeviceMemAllocINTEL", bytes, code);
-    }
-    const cl_mem buffer = cl.clCreateBuffer(device.context, CL_MEM_READ_WRITE, bytes, nullptr, &code);
-    if (buffer == nullptr) return out_of_memory(device, "clCreateBuffer", bytes, code);
-    *address = device.buffers.add(buffer, bytes);
-    if (*address != 0) return FL_OK;
-    cl.clReleaseMemObject(buffer);
-    return fail(FL_OUT_OF_MEMORY, "too many allocations on " + info.label);
+    if (bytes > properties.max_allocation) return out_of_memory(device, "alloc", bytes, CL_INVALID_BUFFER_SIZE);
+    if (!device.usage.claim(bytes, properties.total_memory))
+      return out_of_memory(device, "alloc", bytes, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    const fl_status status = alloc_bytes(device, bytes, address);
+    device.usage.settle(status == FL_OK ? *address : 0, bytes);
+    return status;
   });
 }
 
@@ -57,6 +67,7 @@ fl_status free_memory(fl_device handle, fl_address address) {
   return guarded([&]() -> fl_status {
     Device& device = device_of(handle);
     device.frees.fetch_add(1, std::memory_order_relaxed);
+    device.usage.release(address);
     if (device.info.memory == Memory::kSvm) {
       cl.clSVMFree(device.context, pointer_of(address));
       return FL_OK;

@@ -22,6 +22,9 @@ static fl_status count(int32_t* n) {
 #if defined(COUNT_FAILS)
   host->set_error(FL_INTERNAL, "the driver is asleep");
   return FL_INTERNAL;
+#elif defined(DEVICE_MISSING)
+  host->set_error(FL_UNSUPPORTED, "one more device is asleep");
+  *n = 1;
 #elif defined(DEVICES_MINUS)
   *n = -3;
 #elif defined(DEVICES_65)
