@@ -54,7 +54,36 @@ FUNCTION A round_to(A x, A decimals) {
   return decimals < 0 ? rint(x / power) * power : rint(x * power) / power;
 }
 FUNCTION A clamped(A x, A low, A high) { return min_of(max_of(x, low), high); }
+FUNCTION A logit(A x) { return m_log(x / (1 - x)); }
+FUNCTION A logit_gradient(A grad, A x, A eps, int bounded) {
+  if (bounded ? x < eps || x > 1 - eps : x < 0 || x > 1) return bounded ? 0 : NAN_F;
+  return x == 0 || x == 1 ? grad * INF_F : grad / (x * (1 - x));
+}
+// x = mantissa * 2^exponent, 1/2 <= |mantissa| < 1
+FUNCTION A mantissa_of(A x) {
+  int exponent = 0;
+  return isfinite(x) ? frexp(x, &exponent) : x;
+}
+FUNCTION int exponent_of(A x) {
+  int exponent = 0;
+  if (isfinite(x)) frexp(x, &exponent);
+  return exponent;
+}
 #else
+// Of zero there is no quotient; kernels cannot raise, so it is -1 and the rest is all there was, as on GPUs. b + 1 == 0
+// is -1 where there is one; the lowest number divided by it would trap.
+FUNCTION A quotient_of(A a, A b) { return b == 0 ? (A)-1 : b + 1 == 0 ? (A)(0 - (u64)a) : (A)(a / b); }
+FUNCTION A rest_of(A a, A b) { return b == 0 ? a : b + 1 == 0 ? 0 : (A)(a % b); }
+FUNCTION A remainder_of(A a, A b) {
+  const A rest = rest_of(a, b);
+  return rest != 0 && b != 0 && (b < 0) != (rest < 0) ? (A)(rest + b) : rest;
+}
+FUNCTION A floor_division(A a, A b) {
+  const A quotient = quotient_of(a, b), rest = rest_of(a, b);
+  return rest != 0 && b != 0 && (b < 0) != (rest < 0) ? (A)(quotient - 1) : quotient;
+}
+FUNCTION A shifted_left(A a, A by) { return by < 0 || by >= 8 * (int)sizeof(A) ? 0 : (A)((u64)a << by); }
+FUNCTION A shifted_right(A a, A by) { return by < 0 || by >= 8 * (int)sizeof(A) ? (a < 0 ? (A)-1 : 0) : (A)(a >> by); }
 FUNCTION A power_of(A base, A exponent) {
   if (exponent < 0) return base == 1 ? 1 : base + 1 == 0 ? (exponent % 2 != 0 ? (A)-1 : 1) : 0;
   u64 result = 1, factor = (u64)base;
@@ -66,10 +95,15 @@ FUNCTION A power_of(A base, A exponent) {
 }
 FUNCTION A gcd_of(A a, A b) {
   while (a != 0) {
-    const A rest = (A)(b % a);
+    const A rest = rest_of(b, a);
     b = a;
     a = rest;
   }
   return b < 0 ? (A)-b : b;
+}
+FUNCTION A lcm_of(A a, A b) {
+  const A divisor = gcd_of(a, b);
+  const A product = divisor == 0 ? 0 : (A)(quotient_of(a, divisor) * b);
+  return product < 0 ? (A)-product : product;
 }
 #endif

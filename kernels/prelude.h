@@ -25,6 +25,10 @@
 #define STORE_b8(p, i, v) ((p)[i] = (b8)((v) != 0))
 #define STORE_f32(p, i, v) ((p)[i] = (f32)(v))
 #define STORE_f64(p, i, v) ((p)[i] = (f64)(v))
+#define LOAD_c64(p, i) ((p)[i])
+#define LOAD_c128(p, i) ((p)[i])
+#define STORE_c64(p, i, v) ((p)[i] = (v))
+#define STORE_c128(p, i, v) ((p)[i] = (v))
 #define STORE_bf16(p, i, v) ((p)[i] = bf16_of((f32)(v)))
 
 // Nearest even; every NaN becomes the quiet one, as PyTorch does it.

@@ -17,7 +17,6 @@ typedef int64_t i64;
 typedef uint64_t u64;
 typedef float f32;
 typedef double f64;
-#define FL_F64 1
 FUNCTION f32 FLOAT_OF_BITS(u32 x) {
   union {
     u32 bits;
@@ -44,6 +43,12 @@ FUNCTION f64 BITS_f64(u64 x) {
 #define STORE_f16(p, i, v) ((p)[i] = (f16)(v))
 #define rsqrt(x) (1 / sqrt(x))
 #define M_PI_F 3.14159265358979323846f
+typedef f32 c64 __attribute__((vector_size(8), aligned(4), may_alias));
+typedef f64 c128 __attribute__((vector_size(16), aligned(8), may_alias));
+#define MAKE_c64(re, im) ((c64){(f32)(re), (f32)(im)})
+#define MAKE_c128(re, im) ((c128){(f64)(re), (f64)(im)})
+#define RE(z) ((z)[0])
+#define IM(z) ((z)[1])
 typedef f32 f32x16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef f32 f32x8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef f64 f64x8 __attribute__((vector_size(64), aligned(8), may_alias));

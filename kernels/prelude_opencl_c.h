@@ -41,6 +41,10 @@ FUNCTION f16 f16_of(f32 value) {
 }
 #define LOAD_f16(p, i) f32_of_f16((p)[i])
 #define STORE_f16(p, i, v) ((p)[i] = f16_of((f32)(v)))
+typedef float2 c64;
+#define MAKE_c64(re, im) ((c64)((f32)(re), (f32)(im)))
+#define RE(z) ((z).x)
+#define IM(z) ((z).y)
 typedef float16 f32x16;
 typedef float8 f32x8;
 #define ZERO_f32x16 (float16)(0)
@@ -73,6 +77,8 @@ typedef uint16 u32x16;
 #define VECTOR_STORE_f16(p, i, v) vstore_half16_rte(v, 0, (GLOBAL half*)(p) + (i))
 #define VECTOR_STORE_bf16(p, i, v) vstore16(convert_ushort16(v_bf16_of(v)), 0, (p) + (i))
 #ifdef FL_F64
+typedef double2 c128;
+#define MAKE_c128(re, im) ((c128)((f64)(re), (f64)(im)))
 typedef double8 f64x8;
 typedef double4 f64x4;
 #define VLOAD_f64x8(p) vload8(0, p)

@@ -76,8 +76,18 @@ const char* type_name(fl_dtype dtype) {
   }
 }
 
+const char* element_name(fl_dtype dtype) {
+  if (is_complex(dtype)) return dtype == FL_COMPLEX64 ? "c64" : "c128";
+  return type_name(dtype);
+}
+
 const char* arithmetic_name(fl_dtype dtype) {
-  return dtype == FL_FLOAT16 || dtype == FL_BFLOAT16 ? "f32" : type_name(dtype);
+  return dtype == FL_FLOAT16 || dtype == FL_BFLOAT16 ? "f32" : element_name(dtype);
+}
+
+std::string complex_defines(fl_dtype dtype) {
+  return std::string("#define R ") + (dtype == FL_COMPLEX128 ? "f64" : "f32") + "\n#define MAKE(re, im) MAKE_" +
+         element_name(dtype) + "(re, im)\n";
 }
 
 bool is_floating(fl_dtype dtype) {
@@ -85,6 +95,8 @@ bool is_floating(fl_dtype dtype) {
 }
 
 bool is_integer(fl_dtype dtype) { return dtype >= FL_UINT8 && dtype <= FL_INT64; }
+
+bool is_complex(fl_dtype dtype) { return dtype == FL_COMPLEX64 || dtype == FL_COMPLEX128; }
 
 std::string math_functions(bool vectors) {
   std::string text = std::string(text_of("math_scalar.h")) + text_of("math.h");

@@ -38,5 +38,6 @@ void add_scans(Rows& rows, runtime::Chip& chip, Language language);
 void add_sorting(Rows& rows, runtime::Chip& chip, Language language);
 void add_distances(Rows& rows, runtime::Chip& chip, Language language);
 void add_histograms(Rows& rows, runtime::Chip& chip, Language language);
+void add_transforms(Rows& rows, runtime::Chip& chip, Language language);
 
 }  // namespace torch_fl::portable

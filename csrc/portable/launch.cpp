@@ -86,6 +86,13 @@ uint64_t bits_of(const fl_value& v, fl_dtype compute) {
   return static_cast<uint64_t>(real ? static_cast<int64_t>(v.u.d) : v.u.i);
 }
 
+std::array<uint64_t, 2> parts_of(const fl_value& v, fl_dtype compute) {
+  if (!is_complex(compute)) return {bits_of(v, compute), 0};
+  const fl_dtype part = compute == FL_COMPLEX128 ? FL_FLOAT64 : FL_FLOAT32;
+  if (v.kind != FL_COMPLEX) return {bits_of(v, part), 0};
+  return {bits_of(v.u.c[0], part == FL_FLOAT64), bits_of(v.u.c[1], part == FL_FLOAT64)};
+}
+
 fl_kernel make_row(const char* op, uint32_t flags, fl_kernel_fn run, fl_supports_fn supports, Row* data,
                    uint64_t dtypes) {
   fl_kernel kernel{};

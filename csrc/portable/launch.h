@@ -100,6 +100,8 @@ class Members {
 uint64_t bits_of(double value, bool wide);
 /// Of a number among a call's arguments, in the type that values of `compute` are computed in.
 uint64_t bits_of(const fl_value& v, fl_dtype compute);
+/// Of either part, where values of `compute` are complex; else of the one number there is, and 0.
+std::array<uint64_t, 2> parts_of(const fl_value& v, fl_dtype compute);
 
 /// How many work items share `n` elements, and how many each gets.
 struct Split {

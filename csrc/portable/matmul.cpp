@@ -5,11 +5,13 @@
 // would cost a cache and address-translation miss for every step), then each tile of ROWS x COLUMNS results is summed
 // in registers. Products with few rows are bound by reading the right factor once; they are summed where it lies.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "families.h"
 #include "launch.h"
 #include "runtime/internal.h"
+#include "text.h"
 
 namespace torch_fl::portable {
 namespace {
@@ -22,7 +24,8 @@ struct Problem {
   };
   int64_t batches = 1, m = 1, n = 1, k = 1;
   Operand left, right, addend, out;
-  uint64_t alpha = 0, beta = 0;  ///< as bits of the type computed in; used with an addend only
+  /// Real and imaginary part, as bits of the type computed in; used with an addend only.
+  std::array<uint64_t, 2> alpha{}, beta{};
 };
 
 enum class Shape : uint8_t { MatrixMatrix, BatchBatch, MatrixVector, VectorVector };
@@ -31,12 +34,13 @@ struct Product {
   const char* op;
   Shape shape;
   bool with_addend;
+  bool conjugate = false;  ///< the left factor
 };
 const Product kProducts[] = {
     {"aten::mm", Shape::MatrixMatrix, false},  {"aten::addmm", Shape::MatrixMatrix, true},
     {"aten::bmm", Shape::BatchBatch, false},   {"aten::baddbmm", Shape::BatchBatch, true},
     {"aten::mv", Shape::MatrixVector, false},  {"aten::addmv", Shape::MatrixVector, true},
-    {"aten::dot", Shape::VectorVector, false}, {"aten::vdot", Shape::VectorVector, false},
+    {"aten::dot", Shape::VectorVector, false}, {"aten::vdot", Shape::VectorVector, false, true},
 };
 
 /// What a tile is made of.
@@ -74,7 +78,7 @@ bool read(const fl_call& call, const Product& product, Problem& p) {
     if (call.args[i].kind != FL_TENSOR || call.args[i].u.tensor->dtype != call.outs[0]->dtype) return false;
   }
   const fl_tensor &a = *call.args[first].u.tensor, &b = *call.args[first + 1].u.tensor, &out = *call.outs[0];
-  if (type_name(out.dtype) == nullptr || out.dtype == FL_BOOL) return false;
+  if (element_name(out.dtype) == nullptr || out.dtype == FL_BOOL) return false;
   const bool vector = product.shape == Shape::MatrixVector || product.shape == Shape::VectorVector;
   p.out.tensor = &out;
   if (!vector) {
@@ -95,8 +99,8 @@ bool read(const fl_call& call, const Product& product, Problem& p) {
   }
   if (product.with_addend) {
     p.addend = broadcast(*call.args[0].u.tensor, vector);
-    p.beta = bits_of(call.args[3], out.dtype);
-    p.alpha = bits_of(call.args[4], out.dtype);
+    p.beta = parts_of(call.args[3], out.dtype);
+    p.alpha = parts_of(call.args[4], out.dtype);
   }
   return true;
 }
@@ -104,19 +108,29 @@ bool read(const fl_call& call, const Product& product, Problem& p) {
 // ---- Source -----------------------------------------------------------------------------------------------------
 
 std::string head_of(const fl_tensor& out) {
-  const std::string type = type_name(out.dtype);
-  return "#define A " + std::string(arithmetic_name(out.dtype)) + "\n#define T " + type + "\n#define LOAD(p, i) LOAD_" +
-         type + "(p, i)\n#define STORE(p, i, v) STORE_" + type + "(p, i, v)\n#define BITS(x) BITS_" +
-         arithmetic_name(out.dtype) + "(x)\n";
+  const std::string type = element_name(out.dtype), a = arithmetic_name(out.dtype);
+  std::string head = "#define A " + a + "\n#define T " + type + "\n#define LOAD(p, i) LOAD_" + type +
+                     "(p, i)\n#define STORE(p, i, v) STORE_" + type + "(p, i, v)\n";
+  if (!is_complex(out.dtype)) {
+    return head +
+           "#define ZERO 0\n#define TIMES(a, b) ((a) * (b))\n#define LEFT(i) LOAD(left, i)\n#define BITS(x) BITS_" + a +
+           "(x)\n#define ALPHA BITS(p.alpha)\n#define BETA BITS(p.beta)\n#define HAS_BETA (BETA != 0)\n";
+  }
+  head += complex_defines(out.dtype) + text_of("complex.h");
+  head += std::string("#define ZERO MAKE(0, 0)\n#define TIMES(a, b) c_mul(a, b)\n#define BITS(x) BITS_") +
+          (out.dtype == FL_COMPLEX128 ? "f64" : "f32") + "(x)\n";
+  return head +
+         "#define ALPHA MAKE(BITS(p.alpha), BITS(p.alpha_im))\n#define BETA MAKE(BITS(p.beta), BITS(p.beta_im))\n"
+         "#define HAS_BETA c_true(BETA)\n";
 }
 
 constexpr const char* kMembers =
     "  i64 batches, m, n, k, left_batch, left_row, left_column, right_batch, right_row, right_column;\n"
     "  i64 out_batch, out_row, out_column, addend_batch, addend_row, addend_column, total, chunk;\n"
-    "  u64 alpha, beta";
+    "  u64 alpha, beta, alpha_im, beta_im";
 
 std::vector<Pointer> pointers_of(const fl_tensor& out, bool with_addend, const char* right_type) {
-  const std::string type = type_name(out.dtype);
+  const std::string type = element_name(out.dtype);
   std::vector<Pointer> pointers{{type, "out", true}, {type, "left"}, {right_type, "right"}};
   if (with_addend) pointers.push_back({type, "addend"});
   return pointers;
@@ -125,9 +139,9 @@ std::vector<Pointer> pointers_of(const fl_tensor& out, bool with_addend, const c
 // Statement that stores `value` at (i, j) of batch b. PyTorch: with beta 0 the addend is not read.
 std::string store_statement(bool with_addend, const std::string& value) {
   if (!with_addend) return "STORE(out, b * p.out_batch + i * p.out_row + j * p.out_column, " + value + ");\n";
-  return "{ A v = BITS(p.alpha) * (" + value +
-         "); if (BITS(p.beta) != 0) v += BITS(p.beta) * LOAD(addend, b * p.addend_batch + i * p.addend_row + j * "
-         "p.addend_column); STORE(out, b * p.out_batch + i * p.out_row + j * p.out_column, v); }\n";
+  return "{ A v = TIMES(ALPHA, " + value +
+         "); if (HAS_BETA) v += TIMES(BETA, LOAD(addend, b * p.addend_batch + i * p.addend_row + j * "
+         "p.addend_column)); STORE(out, b * p.out_batch + i * p.out_row + j * p.out_column, v); }\n";
 }
 
 // panels[b][panel][k][columns]: the right factor, a panel's columns side by side, 0 beyond the last.
@@ -198,23 +212,26 @@ Source tile_source(const fl_tensor& out, bool with_addend, const Tile& tile) {
 
 // Each result by itself. DOTS: the right factor's columns are contiguous along k; else its rows are, and a stretch of
 // results is summed side by side.
-Source direct_source(const fl_tensor& out, bool with_addend, bool dots) {
+Source direct_source(const fl_tensor& out, const Product& product, bool dots) {
+  const bool with_addend = product.with_addend;
   Source source;
   source.head = head_of(out) + "#define LANES 16\n#define STRETCH 64\n";
+  if (is_complex(out.dtype))
+    source.head += product.conjugate ? "#define LEFT(i) c_conj(LOAD(left, i))\n" : "#define LEFT(i) LOAD(left, i)\n";
   source.members = kMembers;
-  source.pointers = pointers_of(out, with_addend, type_name(out.dtype));
+  source.pointers = pointers_of(out, with_addend, element_name(out.dtype));
   const std::string dot =
       "    const i64 j = t % p.n, i = t / p.n % p.m, b = t / p.n / p.m;\n"
       "    const i64 x = b * p.left_batch + i * p.left_row, y = b * p.right_batch + j * p.right_column;\n"
       "    A lane[LANES];\n"
-      "    for (int l = 0; l < LANES; ++l) lane[l] = 0;\n"
+      "    for (int l = 0; l < LANES; ++l) lane[l] = ZERO;\n"
       "    i64 k = 0;\n"
       "    if (p.left_column == 1) {\n"
       "      for (; k + LANES <= p.k; k += LANES) {\n"
-      "        for (int l = 0; l < LANES; ++l) lane[l] += LOAD(left, x + k + l) * LOAD(right, y + k + l);\n"
+      "        for (int l = 0; l < LANES; ++l) lane[l] += TIMES(LEFT(x + k + l), LOAD(right, y + k + l));\n"
       "      }\n"
       "    }\n"
-      "    for (; k < p.k; ++k) lane[0] += LOAD(left, x + k * p.left_column) * LOAD(right, y + k * p.right_row);\n"
+      "    for (; k < p.k; ++k) lane[0] += TIMES(LEFT(x + k * p.left_column), LOAD(right, y + k * p.right_row));\n"
       "    for (int width = LANES / 2; width > 0; width /= 2) {\n"
       "      for (int l = 0; l < width; ++l) lane[l] += lane[l + width];\n"
       "    }\n"
@@ -226,13 +243,14 @@ Source direct_source(const fl_tensor& out, bool with_addend, bool dots) {
       "    const i64 there = p.n - j0 < STRETCH ? p.n - j0 : STRETCH;\n"
       "    const i64 x = b * p.left_batch + i * p.left_row, y = b * p.right_batch + j0 * p.right_column;\n"
       "    A sum[STRETCH];\n"
-      "    for (int c = 0; c < STRETCH; ++c) sum[c] = 0;\n"
+      "    for (int c = 0; c < STRETCH; ++c) sum[c] = ZERO;\n"
       "    for (i64 k = 0; k < p.k; ++k) {\n"
-      "      const A a = LOAD(left, x + k * p.left_column);\n"
+      "      const A a = LEFT(x + k * p.left_column);\n"
       "      if (there == STRETCH && p.right_column == 1) {\n"
-      "        for (int c = 0; c < STRETCH; ++c) sum[c] += a * LOAD(right, y + k * p.right_row + c);\n"
+      "        for (int c = 0; c < STRETCH; ++c) sum[c] += TIMES(a, LOAD(right, y + k * p.right_row + c));\n"
       "      } else {\n"
-      "        for (i64 c = 0; c < there; ++c) sum[c] += a * LOAD(right, y + k * p.right_row + c * p.right_column);\n"
+      "        for (i64 c = 0; c < there; ++c) sum[c] += TIMES(a, LOAD(right, y + k * p.right_row + c * "
+      "p.right_column));\n"
       "      }\n"
       "    }\n"
       "    for (i64 c = 0; c < there; ++c) { const i64 j = j0 + c; " +
@@ -249,7 +267,7 @@ Source direct_source(const fl_tensor& out, bool with_addend, bool dots) {
 constexpr int64_t kStretch = 64;
 constexpr int64_t kFewRows = 4;
 
-using Words = Members<20>;
+using Words = Members<22>;
 
 Words words_of(const Problem& p, int64_t total, int64_t chunk) {
   Words words;
@@ -271,8 +289,10 @@ Words words_of(const Problem& p, int64_t total, int64_t chunk) {
                              p.addend.column,
                              total,
                              chunk,
-                             static_cast<int64_t>(p.alpha),
-                             static_cast<int64_t>(p.beta)}) {
+                             static_cast<int64_t>(p.alpha[0]),
+                             static_cast<int64_t>(p.beta[0]),
+                             static_cast<int64_t>(p.alpha[1]),
+                             static_cast<int64_t>(p.beta[1])}) {
     words.add(word);
   }
   return words;
@@ -305,8 +325,7 @@ class ProductRow : public Row {
     VariantKey key;
     key.add(dots ? 0 : 1);
     key.add(static_cast<uint32_t>(p.out.tensor->dtype));
-    const fl_module module =
-        variant(call, key, [&] { return direct_source(*p.out.tensor, product_.with_addend, dots); });
+    const fl_module module = variant(call, key, [&] { return direct_source(*p.out.tensor, product_, dots); });
     return start(call, p, module, work, total, p.right.tensor->address);
   }
 
@@ -368,7 +387,7 @@ class ProductRow : public Row {
 void add_products(Rows& rows, runtime::Chip& chip, Language language) {
   for (const Product& product : kProducts) {
     rows.push_back(make_row(product.op, 0, run_row<ProductRow>, ProductRow::supports,
-                            keep<ProductRow>(chip, language, product), kFloats | kIntegers));
+                            keep<ProductRow>(chip, language, product), kFloats | kIntegers | kComplex));
   }
 }
 

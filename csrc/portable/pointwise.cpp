@@ -15,16 +15,22 @@ struct Line {
   const char* op;
   const char* types;  ///< letters: see the table
   const char* expression;
-  int mode_argument = -1;  ///< this string argument ...
-  const char* mode = "";   ///< ... has this value
+  int mode_argument = -1;        ///< this string argument ...
+  const char* mode = "";         ///< ... has this value
+  const char* second = nullptr;  ///< expression of the second output
+  bool special = false;          ///< needs special.h
 };
 
 const Line kTable[] = {
 #define POINTWISE(op, types, expression) {op, types, expression},
 #define POINTWISE_MODE(op, types, argument, mode, expression) {op, types, expression, argument, mode},
+#define POINTWISE_TWO(op, types, expression, second) {op, types, expression, -1, "", second},
+#define POINTWISE_SPECIAL(op, types, expression) {op, types, expression, -1, "", nullptr, true},
 #include "kernels/pointwise.def"
 #undef POINTWISE
 #undef POINTWISE_MODE
+#undef POINTWISE_TWO
+#undef POINTWISE_SPECIAL
 };
 
 constexpr int kMostArguments = 8;
@@ -33,8 +39,11 @@ uint64_t mask_of(const char* types) {
   if (std::strchr(types, 'f') != nullptr) mask |= kFloats;
   if (std::strchr(types, 'i') != nullptr) mask |= kIntegers;
   if (std::strchr(types, 'b') != nullptr) mask |= kBool;
+  if (std::strchr(types, 'c') != nullptr) mask |= kComplex;
   return mask;
 }
+
+int outputs_of(const Line& line) { return line.second == nullptr ? 1 : 2; }
 
 bool mode_matches(const Line& line, const fl_call& call) {
   if (line.mode_argument < 0) return true;
@@ -42,25 +51,32 @@ bool mode_matches(const Line& line, const fl_call& call) {
   return std::strcmp(v.kind == FL_STRING ? v.u.s : "", line.mode) == 0;
 }
 
-bool is_scalar(const fl_value& v) { return v.kind == FL_BOOLEAN || v.kind == FL_INTEGER || v.kind == FL_REAL; }
+bool is_scalar(const fl_value& v, fl_dtype compute) {
+  return v.kind == FL_BOOLEAN || v.kind == FL_INTEGER || v.kind == FL_REAL ||
+         (v.kind == FL_COMPLEX && is_complex(compute));
+}
 
 /// One call, looked through once.
 struct Reading {
-  const fl_tensor* tensors[kMaxOperands];  ///< the output first
+  const fl_tensor* tensors[kMaxOperands];  ///< the outputs first
   int operand[kMostArguments];             ///< of each argument: index in `tensors`, or -1
-  int count = 1;
+  int outputs = 1, count = 1;
   Geometry geometry;
-  uint64_t scalars[kMostArguments];
+  uint64_t scalars[2 * kMostArguments];  ///< a complex one takes two
   uint32_t n_scalars = 0;
 
   // False: not for these kernels, with the reason.
-  bool read(const fl_call& call, const char** reason);
+  bool read(const fl_call& call, const char** reason, int n_outputs = 1);
 };
 
-bool Reading::read(const fl_call& call, const char** reason) {
+bool Reading::read(const fl_call& call, const char** reason, int n_outputs) {
   *reason = "more arguments or outputs than a portable kernel takes";
-  if (call.n_outs != 1 || call.outs[0] == nullptr || call.n_args > kMostArguments) return false;
-  tensors[0] = call.outs[0];
+  if (call.n_outs != static_cast<uint32_t>(n_outputs) || call.n_args > kMostArguments) return false;
+  outputs = count = n_outputs;
+  for (int k = 0; k < outputs; ++k) {
+    if (call.outs[k] == nullptr) return false;
+    tensors[k] = call.outs[k];
+  }
   for (uint32_t i = 0; i < call.n_args; ++i) {
     const fl_value& v = call.args[i];
     operand[i] = -1;
@@ -68,8 +84,10 @@ bool Reading::read(const fl_call& call, const char** reason) {
       if (count == kMaxOperands) return false;
       operand[i] = count;
       tensors[count++] = v.u.tensor;
-    } else if (is_scalar(v)) {
-      scalars[n_scalars++] = bits_of(v, call.compute_dtype);
+    } else if (is_scalar(v, call.compute_dtype)) {
+      const auto parts = parts_of(v, call.compute_dtype);
+      scalars[n_scalars++] = parts[0];
+      if (is_complex(call.compute_dtype)) scalars[n_scalars++] = parts[1];
     } else if (v.kind != FL_NONE && v.kind != FL_STRING) {
       *reason = "an argument of a kind that portable kernels do not take";
       return false;
@@ -77,7 +95,7 @@ bool Reading::read(const fl_call& call, const char** reason) {
   }
   for (int k = 0; k < count; ++k) {
     *reason = "an element type that portable kernels have no arithmetic for";
-    if (type_name(tensors[k]->dtype) == nullptr) return false;
+    if (element_name(tensors[k]->dtype) == nullptr) return false;
     *reason = "operands of different shapes";
     if (tensors[k]->ndim != tensors[0]->ndim || tensors[k]->numel != tensors[0]->numel) return false;
   }
@@ -93,16 +111,16 @@ std::string members_of(const Geometry& g, uint32_t n_scalars) {
 }
 
 std::string load(const Geometry& g, int operand, fl_dtype dtype) {
-  return std::string("LOAD_") + type_name(dtype) + "(" + element(g, operand) + ")";
+  return std::string("LOAD_") + element_name(dtype) + "(" + element(g, operand) + ")";
 }
-std::string store(const Geometry& g, fl_dtype dtype, const std::string& value) {
-  return std::string("    STORE_") + type_name(dtype) + "(" + element(g, 0) + ", (" + value + "));\n";
+std::string store(const Geometry& g, int operand, fl_dtype dtype, const std::string& value) {
+  return std::string("    STORE_") + element_name(dtype) + "(" + element(g, operand) + ", (" + value + "));\n";
 }
 
 std::vector<Pointer> pointers_of(const Reading& reading) {
   std::vector<Pointer> pointers;
   for (int k = 0; k < reading.count; ++k)
-    pointers.push_back({type_name(reading.tensors[k]->dtype), operand_name(k), k == 0});
+    pointers.push_back({element_name(reading.tensors[k]->dtype), operand_name(k), k < reading.outputs});
   return pointers;
 }
 
@@ -119,18 +137,36 @@ const char* largest_of(fl_dtype dtype) {
   }
 }
 
+// What an expression may use, for the type computed in.
+std::string head_of(const Line& line, fl_dtype compute, fl_dtype out) {
+  std::string head = std::string("#define A ") + arithmetic_name(compute) + "\n";
+  if (is_complex(compute)) return head + complex_defines(compute) + text_of("complex.h");
+  if (is_floating(compute)) {
+    head += compute == FL_FLOAT64 ? "#define FL_FLOATING 1\n" : "#define FL_FLOATING 1\n#define FL_F32 1\n";
+    head += std::string("#define LARGEST ") + largest_of(out) + "\n";
+    head += math_functions(false);
+  }
+  head += text_of("extrema.h");
+  head += text_of("pointwise.h");
+  if (line.special) head += text_of("special.h");
+  return head;
+}
+
+// Number `scalar` of the scalars, as a value of the type computed in.
+std::string scalar_value(fl_dtype compute, uint32_t scalar) {
+  const auto part = [&](const char* type, uint32_t k) {
+    return std::string("BITS_") + type + "(p.scalar[" + std::to_string(k) + "])";
+  };
+  if (!is_complex(compute)) return part(arithmetic_name(compute), scalar);
+  const char* type = compute == FL_COMPLEX128 ? "f64" : "f32";
+  return "MAKE(" + part(type, scalar) + ", " + part(type, scalar + 1) + ")";
+}
+
 Source write_expression(const Line& line, const fl_call& call, const Reading& reading) {
   Source source;
-  const std::string a = arithmetic_name(call.compute_dtype);
-  source.head = "#define A " + a + "\n";
-  if (is_floating(call.compute_dtype)) {
-    source.head +=
-        call.compute_dtype == FL_FLOAT64 ? "#define FL_FLOATING 1\n" : "#define FL_FLOATING 1\n#define FL_F32 1\n";
-    source.head += math_functions(false);
-    source.head += std::string("#define LARGEST ") + largest_of(call.compute_dtype) + "\n";
-  }
-  source.head += text_of("extrema.h");
-  source.head += text_of("pointwise.h");
+  const fl_dtype compute = call.compute_dtype;
+  const std::string a = arithmetic_name(compute);
+  source.head = head_of(line, compute, reading.tensors[0]->dtype);
   source.members = members_of(reading.geometry, reading.n_scalars);
   source.pointers = pointers_of(reading);
   std::string statement;
@@ -140,17 +176,19 @@ Source write_expression(const Line& line, const fl_call& call, const Reading& re
     source.head += "#define HAS" + number + (call.args[i].kind == FL_NONE ? " 0\n" : " 1\n");
     if (call.args[i].kind == FL_STRING) continue;
     const int k = reading.operand[i];
-    std::string type = a, value = "0";
+    std::string type = a, value = is_complex(compute) ? "MAKE(0, 0)" : "0";
     if (k >= 0) {
       const fl_dtype dtype = reading.tensors[k]->dtype;
-      if (dtype != call.compute_dtype) type = arithmetic_name(dtype);
+      if (dtype != compute) type = arithmetic_name(dtype);
       value = load(reading.geometry, k, dtype);
-    } else if (is_scalar(call.args[i])) {
-      value = "BITS_" + a + "(p.scalar[" + std::to_string(scalar++) + "])";
+    } else if (is_scalar(call.args[i], compute)) {
+      value = scalar_value(compute, scalar);
+      scalar += is_complex(compute) ? 2 : 1;
     }
     statement += "    const " + type + " a" + number + " = " + value + ";\n";
   }
-  statement += store(reading.geometry, reading.tensors[0]->dtype, line.expression);
+  statement += store(reading.geometry, 0, reading.tensors[0]->dtype, line.expression);
+  if (line.second != nullptr) statement += store(reading.geometry, 1, reading.tensors[1]->dtype, line.second);
   source.body = walk(reading.geometry, statement);
   return source;
 }
@@ -161,7 +199,7 @@ fl_status start(Row& row, const fl_call& call, const Reading& reading, fl_module
   const Geometry& g = reading.geometry;
   runtime::Device& device = row.device(call);
   const Split work = split(device, g.numel, 16384);
-  Members<2 + kMaxRank + kMaxOperands * kMaxRank + kMostArguments> members;
+  Members<2 + kMaxRank + kMaxOperands * kMaxRank + 2 * kMostArguments> members;
   add_walk_members(members, g, work.chunk);
   for (uint32_t s = 0; s < reading.n_scalars; ++s) members.add(static_cast<int64_t>(reading.scalars[s]));
   Arguments arguments;
@@ -191,24 +229,27 @@ class ExpressionRow : public Row {
     Reading reading;
     const char* reason = nullptr;
     const Line* line = line_of(call);
-    if (line == nullptr || !reading.read(call, &reason)) return decline(reason == nullptr ? "no expression" : reason);
+    if (line == nullptr || !reading.read(call, &reason, outputs_of(*line)))
+      return decline(reason == nullptr ? "no expression" : reason);
     if (reading.geometry.numel == 0) return FL_OK;
     VariantKey key;
     key.add(static_cast<uint32_t>(line - kTable) & 0xff);
     key.add(static_cast<uint32_t>(line - kTable) >> 8);
     key.add(static_cast<uint32_t>(call.compute_dtype));
     for (uint32_t i = 0; i < call.n_args; ++i)
-      key.add(is_scalar(call.args[i]) ? uint32_t{FL_REAL} : static_cast<uint32_t>(call.args[i].kind));
+      key.add(is_scalar(call.args[i], call.compute_dtype) ? uint32_t{FL_REAL}
+                                                          : static_cast<uint32_t>(call.args[i].kind));
     add_geometry(key, reading);
     return start(*this, call, reading, variant(call, key, [&] { return write_expression(*line, call, reading); }));
   }
 
   static fl_status supports(const fl_call* call) {
     const auto* row = &row_of<ExpressionRow>(*call);
-    if (row->line_of(*call) == nullptr) return decline("no portable expression for this type or mode");
+    const Line* line = row->line_of(*call);
+    if (line == nullptr) return decline("no portable expression for this type or mode");
     Reading reading;
     const char* reason = nullptr;
-    return reading.read(*call, &reason) ? FL_OK : decline(reason);
+    return reading.read(*call, &reason, outputs_of(*line)) ? FL_OK : decline(reason);
   }
 
  private:
@@ -284,10 +325,20 @@ class CopyRow : public Row {
     source.members = members_of(reading.geometry, 0);
     source.pointers = pointers_of(reading);
     const fl_dtype to = reading.tensors[0]->dtype, from = reading.tensors[1]->dtype;
-    // C leaves a negative floating-point number's way to an unsigned type open; by way of the widest it is defined.
-    const std::string cast = is_floating(from) && is_integer(to) ? "(i64)" : "";
-    source.body = walk(reading.geometry, store(reading.geometry, to, cast + load(reading.geometry, 1, from)));
+    source.body = walk(reading.geometry, "    const " + std::string(arithmetic_name(from)) +
+                                             " v = " + load(reading.geometry, 1, from) + ";\n" +
+                                             store(reading.geometry, 0, to, converted(from, to)));
     return source;
+  }
+
+  // Of v. C leaves a negative floating-point number's way to an unsigned type open; by way of the widest it is defined.
+  static std::string converted(fl_dtype from, fl_dtype to) {
+    if (is_complex(to)) {
+      const std::string make = std::string("MAKE_") + element_name(to);
+      return from == to ? "v" : make + (is_complex(from) ? "(RE(v), IM(v))" : "(v, 0)");
+    }
+    if (is_complex(from)) return to == FL_BOOL ? "RE(v) != 0 || IM(v) != 0" : is_integer(to) ? "(i64)RE(v)" : "RE(v)";
+    return is_floating(from) && is_integer(to) ? "(i64)v" : "v";
   }
 
   fl_status run(const fl_call& call) {

@@ -41,6 +41,7 @@ void equip(runtime::Chip& chip) {
   add_sorting(rows, chip, *language);
   add_distances(rows, chip, *language);
   add_histograms(rows, chip, *language);
+  add_transforms(rows, chip, *language);
   chip.portable = std::move(rows);
 }
 

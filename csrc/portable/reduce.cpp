@@ -85,28 +85,42 @@ constexpr auto kInput = Reduction::InInput;
 constexpr auto kByte = Reduction::InByte;
 constexpr double kAnyOrder = -1e300;               // not one that a row of its own is for
 constexpr const char* kAminmax = "aten::aminmax";  // two results: a line each
+constexpr const char* kProduct = "MAKE(RE(a) * RE(b) - IM(a) * IM(b), RE(a) * IM(b) + IM(a) * RE(b))";
+constexpr const char* kNotZero = "(RE(x) != 0 || IM(x) != 0)";
 constexpr const char* kNorm = "aten::linalg_vector_norm";
 
 const Reduction kTable[] = {
     {"aten::sum", kAll, Which::All, -1, "0", "x", "a + b", "a", kOutput},
+    {"aten::sum", kComplex, Which::All, -1, "MAKE(0, 0)", "x", "a + b", "a", kOutput},
     {"aten::sum.dim_IntList", kAll, Which::List, 1, "0", "x", "a + b", "a", kOutput},
+    {"aten::sum.dim_IntList", kComplex, Which::List, 1, "MAKE(0, 0)", "x", "a + b", "a", kOutput},
     {"aten::nansum", kFloats, Which::List, 1, "0", "(x != x ? 0 : x)", "a + b", "a", kOutput},
     {"aten::mean", kFloats, Which::All, -1, "0", "x", "a + b", "a / (A)p.count", kOutput},
+    {"aten::mean", kComplex, Which::All, -1, "MAKE(0, 0)", "x", "a + b", "a / (R)p.count", kOutput},
     {"aten::mean.dim", kFloats, Which::List, 1, "0", "x", "a + b", "a / (A)p.count", kOutput},
+    {"aten::mean.dim", kComplex, Which::List, 1, "MAKE(0, 0)", "x", "a + b", "a / (R)p.count", kOutput},
     {"aten::count_nonzero", kAll, Which::OneOrAll, 1, "0", "(x != 0)", "a + b", "a", kOutput},
     {"aten::count_nonzero.dim_IntList", kAll, Which::List, 1, "0", "(x != 0)", "a + b", "a", kOutput},
     {"aten::prod", kAll, Which::All, -1, "1", "x", "a * b", "a", kOutput},
+    {"aten::prod", kComplex, Which::All, -1, "MAKE(1, 0)", "x", kProduct, "a", kOutput},
     {"aten::prod.dim_int", kAll, Which::One, 1, "1", "x", "a * b", "a", kOutput},
+    {"aten::prod.dim_int", kComplex, Which::One, 1, "MAKE(1, 0)", "x", kProduct, "a", kOutput},
     {"aten::amax", kAll, Which::List, 1, "LOWEST", "x", "max_of(a, b)", "a", kInput},
     {"aten::amin", kAll, Which::List, 1, "HIGHEST", "x", "min_of(a, b)", "a", kInput},
     {"aten::max", kAll, Which::All, -1, "LOWEST", "x", "max_of(a, b)", "a", kInput},
     {"aten::min", kAll, Which::All, -1, "HIGHEST", "x", "min_of(a, b)", "a", kInput},
     {"aten::any", kAll, Which::All, -1, "0", "(x != 0)", "a | b", "a", kByte},
+    {"aten::any", kComplex, Which::All, -1, "0", kNotZero, "a | b", "a", kByte},
     {"aten::any.dim", kAll, Which::One, 1, "0", "(x != 0)", "a | b", "a", kByte},
+    {"aten::any.dim", kComplex, Which::One, 1, "0", kNotZero, "a | b", "a", kByte},
     {"aten::any.dims", kAll, Which::ListOrAll, 1, "0", "(x != 0)", "a | b", "a", kByte},
+    {"aten::any.dims", kComplex, Which::ListOrAll, 1, "0", kNotZero, "a | b", "a", kByte},
     {"aten::all.dims", kAll, Which::ListOrAll, 1, "1", "(x != 0)", "a & b", "a", kByte},
+    {"aten::all.dims", kComplex, Which::ListOrAll, 1, "1", kNotZero, "a & b", "a", kByte},
     {"aten::all", kAll, Which::All, -1, "1", "(x != 0)", "a & b", "a", kByte},
+    {"aten::all", kComplex, Which::All, -1, "1", kNotZero, "a & b", "a", kByte},
     {"aten::all.dim", kAll, Which::One, 1, "1", "(x != 0)", "a & b", "a", kByte},
+    {"aten::all.dim", kComplex, Which::One, 1, "1", kNotZero, "a & b", "a", kByte},
     {kAminmax, kAll, Which::OneOrAll, 1, "HIGHEST", "x", "min_of(a, b)", "a", kInput},
     {kAminmax, kAll, Which::OneOrAll, 1, "LOWEST", "x", "max_of(a, b)", "a", kInput},
     {kNorm, kFloats, Which::List, 2, "0", "x * x", "a + b", "sqrt(a)", kOutput, 2},
@@ -116,6 +130,13 @@ const Reduction kTable[] = {
     {kNorm, kFloats, Which::List, 2, "INF_F", "fabs(x)", "min_of(a, b)", "a", kOutput, -INFINITY},
     {kNorm, kFloats, Which::List, 2, "0", "pow(fabs(x), (A)ORDER)", "a + b", "pow(a, 1 / (A)ORDER)", kOutput,
      kAnyOrder},
+    {kNorm, kComplex, Which::List, 2, "0", "RE(x) * RE(x) + IM(x) * IM(x)", "a + b", "sqrt(a)", kOutput, 2},
+    {kNorm, kComplex, Which::List, 2, "0", "hypot(RE(x), IM(x))", "a + b", "a", kOutput, 1},
+    {kNorm, kComplex, Which::List, 2, "0", kNotZero, "a + b", "a", kOutput, 0},
+    {kNorm, kComplex, Which::List, 2, "0", "hypot(RE(x), IM(x))", "max_of(a, b)", "a", kOutput, INFINITY},
+    {kNorm, kComplex, Which::List, 2, "INF_F", "hypot(RE(x), IM(x))", "min_of(a, b)", "a", kOutput, -INFINITY},
+    {kNorm, kComplex, Which::List, 2, "0", "pow(hypot(RE(x), IM(x)), (A)ORDER)", "a + b", "pow(a, 1 / (A)ORDER)",
+     kOutput, kAnyOrder},
 };
 
 /// One call, looked through once: what is kept, what goes.
@@ -351,8 +372,8 @@ std::string limits(const std::string& a, fl_dtype dtype) {
 
 std::string head_of(const std::string& a, bool floating, fl_dtype in, bool dense, bool vectors = false) {
   return std::string("#define VECTORS ") + (vectors ? "1" : "0") + "\n#define V_LOAD(p, i) VECTOR_LOAD_" +
-         type_name(in) + "(p, i)\n" + "#define A " + a + "\n" + (floating ? "#define FL_FLOATING 1\n" : "") +
-         "#define IN " + type_name(in) + "\n#define LOAD(p, i) LOAD_" + type_name(in) + "(p, i)\n#define STEP " +
+         element_name(in) + "(p, i)\n" + "#define A " + a + "\n" + (floating ? "#define FL_FLOATING 1\n" : "") +
+         "#define IN " + element_name(in) + "\n#define LOAD(p, i) LOAD_" + element_name(in) + "(p, i)\n#define STEP " +
          (dense ? "1" : "0") + "\n";
 }
 
@@ -365,6 +386,7 @@ class ReductionRow : public Row {
 
   const Reduction* line_of(const fl_call& call) const {
     for (const Reduction* line : lines_) {
+      if ((line->types & FL_DTYPE_BIT(call.compute_dtype)) == 0) continue;
       if (std::isnan(line->order)) return line;
       if (order_of(call) == line->order || line->order == kAnyOrder) return line;
     }
@@ -392,8 +414,16 @@ class ReductionRow : public Row {
   bool read(const fl_call& call, Reading& reading) const {
     const Reduction* line = line_of(call);
     return line != nullptr && reading.read(call, line->which, line->dims_argument) &&
-           type_name(reading.in->dtype) != nullptr && type_name(reading.out->dtype) != nullptr &&
-           (line->types != kFloats || is_floating(reading.out->dtype));
+           element_name(reading.in->dtype) != nullptr && element_name(reading.out->dtype) != nullptr &&
+           (line->types != kFloats || is_floating(reading.out->dtype)) && types_fit(*line, reading);
+  }
+
+  // Complex numbers give complex ones of the same type, bytes, or norms in the type of their parts.
+  static bool types_fit(const Reduction& line, const Reading& reading) {
+    const fl_dtype in = reading.in->dtype, out = reading.out->dtype;
+    if (!is_complex(in)) return !is_complex(out);
+    if (line.accumulate == kByte) return !is_complex(out);
+    return std::isnan(line.order) ? in == out : is_floating(out);
   }
 
   static Source write(const Reduction& line, const Reading& reading, double order, bool partial, bool second) {
@@ -412,7 +442,7 @@ class ReductionRow : public Row {
       std::snprintf(text.data(), text.size(), "#define ORDER %.17g\n", order);
       source.head += text.data();
     }
-    source.head += text_of("extrema.h");
+    source.head += is_complex(acc) ? complex_defines(acc) : text_of("extrema.h");
     // Functions, so that an element is loaded once.
     const std::string x = second ? a : arithmetic_name(reading.in->dtype);
     const std::string functions = "FUNCTION A map_of(const " + x + " x) { return (A)(" + (second ? "x" : line.map) +
@@ -426,12 +456,12 @@ class ReductionRow : public Row {
     source.head += functions;
     source.head += text_of("reduce.h");
     source.members = members_of(reading);
-    source.pointers = {{second ? a : type_name(reading.in->dtype), "x"},
-                       {partial ? a : type_name(reading.out->dtype), "out", true}};
+    source.pointers = {{second ? a : element_name(reading.in->dtype), "x"},
+                       {partial ? a : element_name(reading.out->dtype), "out", true}};
     const bool tiles = !second && by_tiles(reading);
     const std::string o = tiles ? "(t / tiles * width + c0 + c)" : "o", to = tiles ? "to + c" : "to";
     const std::string store = partial ? "    out[" + o + " * p.splits + split] = a;\n"
-                                      : std::string("    STORE_") + type_name(reading.out->dtype) + "(out, " + to +
+                                      : std::string("    STORE_") + element_name(reading.out->dtype) + "(out, " + to +
                                             ", (" + line.last + "));\n";
     if (tiles) {
       source.head += "#define TILE " + number(kTile) + "\n";
@@ -484,7 +514,7 @@ class ReductionRow : public Row {
     // Two steps: each split's result into scratch memory, then these.
     const fl_dtype acc = accumulator(line, reading);
     fl_address partial = 0;
-    const uint64_t bytes = static_cast<uint64_t>(reading.kept.numel * work.splits) * (acc == FL_UINT8 ? 1 : 8);
+    const uint64_t bytes = static_cast<uint64_t>(reading.kept.numel * work.splits) * (acc == FL_UINT8 ? 1 : 16);
     const fl_status status = runtime::host_services().scratch(&call, bytes, &partial);
     if (status != FL_OK) return status;
     const fl_status first = launch_one(call, line, reading, work, reading.in->address, partial, true, false, count);
@@ -774,12 +804,14 @@ void add_reductions(Rows& rows, runtime::Chip& chip, Language language) {
       continue;
     }
     const uint32_t flags = std::isnan(first.order) ? 0 : static_cast<uint32_t>(FL_KERNEL_VALUE_DEPENDENT);
+    uint64_t dtypes = 0;
+    for (const Reduction* line : lines) dtypes |= line->types;
     rows.push_back(make_row(first.op, flags, run_row<ReductionRow>, ReductionRow::supports,
-                            keep<ReductionRow>(chip, language, lines), first.types));
+                            keep<ReductionRow>(chip, language, lines), dtypes));
     if (first.op != kNorm) continue;
     for (const char* op : {"aten::norm.ScalarOpt_dim", "aten::norm.ScalarOpt_dim_dtype"}) {
       rows.push_back(make_row(op, flags, run_row<ReductionRow>, ReductionRow::supports,
-                              keep<ReductionRow>(chip, language, lines), first.types));
+                              keep<ReductionRow>(chip, language, lines), dtypes));
     }
   }
   for (const Extremum& line : kExtrema) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shape_rules.h"
 
+#include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/RangeUtils.h>
@@ -15,6 +16,7 @@
 #include <ATen/ops/sigmoid_meta_dispatch.h>
 #include <ATen/ops/sum_meta_dispatch.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace torch_fl::glue {
@@ -326,6 +328,68 @@ bool repeat(const RuleArgs& a, Outputs& o) {
   return give(o, dense(sizes, self.scalar_type()));
 }
 
+// ---- Fourier transforms ------------------------------------------------------------------------------------------
+
+// With MKL the transformed dimensions come out innermost, in order; around them what stays, by the input's strides.
+at::Tensor transformed(const at::Tensor& self, const at::DimVector& dims, at::IntArrayRef sizes, at::ScalarType dtype) {
+  if (!at::hasMKL()) return dense(sizes, dtype);
+  at::DimVector order;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (std::find(dims.begin(), dims.end(), d) == dims.end()) order.push_back(d);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return self.stride(a) > self.stride(b); });
+  order.append(dims.begin(), dims.end());
+  at::DimVector strides(sizes.size());
+  int64_t next = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    strides[static_cast<size_t>(order[i])] = next;
+    next *= std::max<int64_t>(sizes[static_cast<size_t>(order[i])], 1);
+  }
+  return strided(sizes, strides, dtype);
+}
+
+at::DimVector wrapped_dims(const at::Tensor& self, at::IntArrayRef dims) {
+  at::DimVector result;
+  for (int64_t d : dims) result.push_back(at::maybe_wrap_dim(d, self.dim()));
+  return result;
+}
+
+void sort_by_stride(const at::Tensor& self, at::DimVector& dims, int64_t most) {
+  std::stable_sort(dims.begin(), dims.begin() + most,
+                   [&](int64_t a, int64_t b) { return self.stride(a) > self.stride(b); });
+}
+
+at::Tensor complex_transformed(const at::Tensor& self, at::DimVector dims) {
+  sort_by_stride(self, dims, static_cast<int64_t>(dims.size()));
+  return transformed(self, dims, self.sizes(), self.scalar_type());
+}
+
+bool fft_c2c(const RuleArgs& a, Outputs& o) {
+  const at::Tensor& self = a.tensor(0);
+  if (!self.is_complex() || a.ints(1).empty()) return false;
+  return give(o, complex_transformed(self, wrapped_dims(self, a.ints(1))));
+}
+
+bool fft_r2c(const RuleArgs& a, Outputs& o) {
+  const at::Tensor& self = a.tensor(0);
+  if (!is_floating(self) || a.ints(1).empty()) return false;
+  at::DimVector dims = wrapped_dims(self, a.ints(1)), sizes(self.sizes());
+  if (a.flag(3)) sizes[static_cast<size_t>(dims.back())] = sizes[static_cast<size_t>(dims.back())] / 2 + 1;
+  sort_by_stride(self, dims, static_cast<int64_t>(dims.size()) - 1);
+  return give(o, transformed(self, dims, sizes, c10::toComplexType(self.scalar_type())));
+}
+
+bool fft_c2r(const RuleArgs& a, Outputs& o) {
+  const at::Tensor& self = a.tensor(0);
+  if (!self.is_complex() || a.ints(1).empty()) return false;
+  at::DimVector dims = wrapped_dims(self, a.ints(1)), sizes(self.sizes());
+  const int64_t last = dims.back();
+  dims.pop_back();
+  const at::Tensor before = dims.empty() ? self : complex_transformed(self, dims);
+  sizes[static_cast<size_t>(last)] = a.integer(3);
+  return give(o, transformed(before, {last}, sizes, c10::toRealValueType(self.scalar_type())));
+}
+
 // ---- Factories: reached through their out= forms, which have no dtype argument ----------------------------------
 
 bool sequence(const RuleArgs& a, Outputs& o, int64_t length) {
@@ -396,6 +460,10 @@ constexpr ShapeRuleRow kRows[] = {
     {"aten::addr", outer_product},
     {"aten::dot", dot},
     {"aten::mv", matrix_vector},
+    // Fourier transforms
+    {"aten::_fft_c2c", fft_c2c},
+    {"aten::_fft_c2r", fft_c2r},
+    {"aten::_fft_r2c", fft_r2c},
     // indexing and moving
     {"aten::embedding", embedding},
     {"aten::embedding_dense_backward", embedding_backward},

@@ -70,6 +70,22 @@ linalg.householder_product linalg.inv linalg.ldl_factor linalg.ldl_solve linalg.
 linalg.qr linalg.slogdet linalg.solve linalg.solve_triangular linalg.svd linalg.svdvals lu_unpack matrix_exp ormqr
 triangular_solve
 """
+SPECIAL = """
+angle digamma erfinv frexp i0 igamma igammac logit nan_to_num polygamma.polygamma_n_1 polygamma.polygamma_n_3
+round.decimals_3 sinc special.airy_ai special.bessel_j0 special.bessel_j1 special.bessel_y0 special.bessel_y1
+special.chebyshev_polynomial_t special.chebyshev_polynomial_w special.entr special.erfcx
+special.hermite_polynomial_he special.i1 special.i1e special.laguerre_polynomial_l special.log_ndtr
+special.modified_bessel_k0 special.modified_bessel_k1 special.ndtri special.scaled_modified_bessel_k1
+special.shifted_chebyshev_polynomial_v special.spherical_bessel_j0 special.zeta
+"""
+TRANSFORMS = "complex polar fft.fft fft.hfft2 fft.ifft2 fft.irfftn fft.rfft2"
+COMPLEX = """
+abs acos add addcmul addmm angle atanh bmm conj_physical div.no_rounding_mode eq exp log masked_fill mean mul pow prod
+reciprocal sgn sqrt sum tanh vdot where fft.fftn fft.irfft
+"""
+INTEGERS = """
+bitwise_left_shift bitwise_right_shift div.floor_rounding div.trunc_rounding floor_divide fmod gcd lcm pow remainder
+"""
 FAMILIES = {
     "pointwise": POINTWISE.split(),
     "reductions": REDUCTIONS.split(),
@@ -83,6 +99,8 @@ FAMILIES = {
     "scans and sorting": SCANS.split(),
     "more reductions, distances and random numbers": MORE.split(),
     "linear algebra": LINEAR_ALGEBRA.split(),
+    "special functions": SPECIAL.split(),
+    "transforms": TRANSFORMS.split(),
 }
 FORWARD = "forward,strides,views,method,noncontiguous"
 

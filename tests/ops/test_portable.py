@@ -84,3 +84,12 @@ def test_large_sizes_agree(tmp_path: Path) -> None:
         command, cwd=portable.ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+
+
+@pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
+@pytest.mark.parametrize(
+    ("names", "dtype"), [(portable.COMPLEX, "complex64"), (portable.INTEGERS, "int64")], ids=["complex", "integers"]
+)
+def test_types_of_their_own(names: str, dtype: str, tmp_path: Path) -> None:
+    environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
+    portable.check(names.split(), tmp_path, environment, dtype, variants="forward,noncontiguous", samples=3)
