@@ -49,7 +49,7 @@ FUNCTION void planes_rows(GLOBAL A* planes, GLOBAL const T* from, const Params p
 // Where the planes hold what tap k reads for the first point of a class; negative: the tap is not of that class.
 FUNCTION i64 place_of_tap(const Params p, const i64 class_z, const i64 class_y, const i64 class_x, const i64 k) {
   const i64 classes[3] = {class_z, class_y, class_x};
-  const i64 taps[3] = {k / p.kernel[2] / p.kernel[1], k / p.kernel[2] % p.kernel[1], k % p.kernel[2]};
+  const i64 taps[3] = {k / p.window[2] / p.window[1], k / p.window[2] % p.window[1], k % p.window[2]};
   i64 phase = 0, place = 0;
   for (int d = 0; d < 3; ++d) {
     i64 q;
@@ -72,7 +72,7 @@ FUNCTION i64 place_of_tap(const Params p, const i64 class_z, const i64 class_y, 
 FUNCTION void strips_of_filter(GLOBAL A* strips, GLOBAL i64* places, GLOBAL const T* filter, const Params p,
                                const i64 item) {
   const i64 end = (item + 1) * p.chunk < p.total ? (item + 1) * p.chunk : p.total;
-  const i64 all = p.kernel[0] * p.kernel[1] * p.kernel[2];
+  const i64 all = p.window[0] * p.window[1] * p.window[2];
   for (i64 t = item * p.chunk; t < end; ++t) {
     const i64 tile = t % p.tiles, group = t / p.tiles % p.groups, at = t / p.tiles / p.groups;
     const i64 x = at % p.classes[2], y = at / p.classes[2] % p.classes[1], z = at / p.classes[2] / p.classes[1];
@@ -81,8 +81,8 @@ FUNCTION void strips_of_filter(GLOBAL A* strips, GLOBAL i64* places, GLOBAL cons
     for (i64 k = 0; k < all; ++k) {
       const i64 place = place_of_tap(p, z, y, x, k);
       if (place < 0) continue;
-      const i64 from = group * p.filter_group + k / p.kernel[2] / p.kernel[1] * p.filter[0] +
-                       k / p.kernel[2] % p.kernel[1] * p.filter[1] + k % p.kernel[2] * p.filter[2];
+      const i64 from = group * p.filter_group + k / p.window[2] / p.window[1] * p.filter[0] +
+                       k / p.window[2] % p.window[1] * p.filter[1] + k % p.window[2] * p.filter[2];
       for (int r = 0; r < ROWS; ++r) {
         const i64 row = tile * ROWS + r < p.rows ? tile * ROWS + r : p.rows - 1;
         GLOBAL A* to = strips + (t * p.channels * p.most_taps + n) * ROWS + r;
@@ -200,7 +200,7 @@ FUNCTION void tiles_of_image(GLOBAL T* out, GLOBAL const A* planes, GLOBAL const
 FUNCTION void tiles_of_filter(GLOBAL T* out, GLOBAL const A* large, GLOBAL const A* small, const Params p,
                               const i64 item) {
   const i64 end = (item + 1) * p.chunk < p.total ? (item + 1) * p.chunk : p.total;
-  const i64 taps = p.kernel[0] * p.kernel[1] * p.kernel[2], columns = p.channels * taps;
+  const i64 taps = p.window[0] * p.window[1] * p.window[2], columns = p.channels * taps;
   const i64 down = (p.rows + ROWS - 1) / ROWS, across = (columns + VECTORS - 1) / VECTORS;
   i64 all = p.images;
   for (int d = 0; d < 3; ++d) all = (all - 1) * p.extent[d] + p.target[d];
@@ -221,14 +221,14 @@ FUNCTION void tiles_of_filter(GLOBAL T* out, GLOBAL const A* large, GLOBAL const
       for (int v = 0; v < VECTORS && column + v < columns; ++v) {
         A* line = lines + (r * VECTORS + v) * WIDTH;
         for (i64 rest = i; rest < all; ++rest) line[rest - i] += small[own[r] + rest] * large[place[v] + rest];
-        for (int half = WIDTH / 2; half > 0; half /= 2) {
-          for (int l = 0; l < half; ++l) line[l] += line[l + half];
+        for (int part = WIDTH / 2; part > 0; part /= 2) {
+          for (int l = 0; l < part; ++l) line[l] += line[l + part];
         }
         const i64 k = (column + v) % taps;
         STORE(out,
               group * p.filter_group + (row + r) * p.filter_row + (column + v) / taps * p.filter_channel +
-                  k / p.kernel[2] / p.kernel[1] * p.filter[0] + k / p.kernel[2] % p.kernel[1] * p.filter[1] +
-                  k % p.kernel[2] * p.filter[2],
+                  k / p.window[2] / p.window[1] * p.filter[0] + k / p.window[2] % p.window[1] * p.filter[1] +
+                  k % p.window[2] * p.filter[2],
               line[0]);
       }
     }
@@ -252,8 +252,8 @@ FUNCTION void sums_of_channels(GLOBAL T* out, GLOBAL const T* from, const Params
       }
       for (; x < p.source[2]; ++x) lane[x % 16] += LOAD(from, at + x * p.from[2]);
     }
-    for (int half = 8; half > 0; half /= 2) {
-      for (int l = 0; l < half; ++l) lane[l] += lane[l + half];
+    for (int part = 8; part > 0; part /= 2) {
+      for (int l = 0; l < part; ++l) lane[l] += lane[l + part];
     }
     STORE(out, channel * p.bias_step, lane[0]);
   }

@@ -12,7 +12,7 @@
 #include "launch.h"
 #include "runtime/internal.h"
 #include "text.h"
-#include "tile.h"
+#include "tuning.h"
 
 namespace torch_fl::portable {
 namespace {
@@ -73,7 +73,7 @@ struct Reading {
 struct Parameters {
   int64_t images = 0, block = 1, groups = 1, channels = 0, rows = 0;
   Triple source{1, 1, 1}, extent{1, 1, 1}, phases{1, 1, 1}, step{1, 1, 1}, shift{0, 0, 0}, dilation{1, 1, 1};
-  Triple kernel{1, 1, 1}, classes{1, 1, 1}, target{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0};
+  Triple window{1, 1, 1}, classes{1, 1, 1}, target{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0};
   Triple from{0, 0, 0}, to{0, 0, 0}, filter{0, 0, 0};
   int64_t from_image = 0, from_channel = 0, plane_block = 0, plane_channel = 0, small_channel = 0;
   int64_t to_image = 0, to_channel = 0, filter_group = 0, filter_row = 0, filter_channel = 0, bias_step = 0;
@@ -82,7 +82,7 @@ struct Parameters {
   Members<80> words(int64_t total, int64_t chunk) const {
     Members<80> words;
     for (const int64_t one : {images, block, groups, channels, rows}) words.add(one);
-    for (const Triple* three : {&source, &extent, &phases, &step, &shift, &dilation, &kernel, &classes, &target,
+    for (const Triple* three : {&source, &extent, &phases, &step, &shift, &dilation, &window, &classes, &target,
                                 &stride, &padding, &from, &to, &filter}) {
       for (const int64_t one : *three) words.add(one);
     }
@@ -97,7 +97,7 @@ struct Parameters {
 constexpr const char* kMembers =
     "  i64 images, block, groups, channels, rows;\n"
     "  i64 source[3], extent[3], phases[3], step[3], shift[3], dilation[3];\n"
-    "  i64 kernel[3], classes[3], target[3], stride[3], padding[3], from[3], to[3], filter[3];\n"
+    "  i64 window[3], classes[3], target[3], stride[3], padding[3], from[3], to[3], filter[3];\n"
     "  i64 from_image, from_channel, plane_block, plane_channel, small_channel;\n"
     "  i64 to_image, to_channel, filter_group, filter_row, filter_channel, bias_step;\n"
     "  i64 most_taps, tiles, panels, tiles_first, own, total, chunk";
@@ -109,7 +109,7 @@ constexpr int64_t kSmallPlane = 512;
 
 class ConvolutionRow : public Row {
  public:
-  using Row::Row;
+  ConvolutionRow(runtime::Chip& chip, Language language) : Row(chip, language), tuner_(tuner_of(chip, language)) {}
 
  protected:
   struct Job {
@@ -118,6 +118,7 @@ class ConvolutionRow : public Row {
     fl_dtype dtype;
     bool to_large;
     Tile tile;
+    int64_t per_unit = kItemsPerUnit;
   };
 
   // small = filter over large, or its transpose: large = filter's transpose over small.
@@ -126,7 +127,10 @@ class ConvolutionRow : public Row {
     if (out.numel == 0) return FL_OK;
     const Image& source = to_large ? reading.small : reading.large;
     Parameters p = parameters(reading, source, Image(out), to_large);
-    const Job job{call, reading, out.dtype, to_large, tile_for(out.dtype, p.rows)};
+    const double multiplications =
+        static_cast<double>(out.numel) * static_cast<double>(p.channels) * static_cast<double>(p.most_taps);
+    const auto [tile, per_unit] = tuner_.choose(call, out.dtype, p.rows, multiplications);
+    const Job job{call, reading, out.dtype, to_large, tile, per_unit};
     fl_address planes = source.tensor->address, strips = 0, places = 0;
     fl_status status = FL_OK;
     if (own_planes(p, source, Image(out))) {
@@ -181,7 +185,7 @@ class ConvolutionRow : public Row {
     status = lay_out(job, q, reading.small, &small, 0);
     if (status != FL_OK) return status;
     p.small_channel = q.plane_channel;
-    const int64_t columns = (p.channels * volume(p.kernel) + tile.vectors - 1) / tile.vectors;
+    const int64_t columns = (p.channels * volume(p.window) + tile.vectors - 1) / tile.vectors;
     const int64_t total = p.groups * ((p.rows + tile.rows - 1) / tile.rows) * columns;
     return start(job, Part::Filter, p, {out.address, large, small}, total, 1);
   }
@@ -225,7 +229,7 @@ class ConvolutionRow : public Row {
     p.rows = target.size(1) / p.groups;
     p.source = source.sizes;
     p.target = target.sizes;
-    p.kernel = reading.filter.sizes;
+    p.window = reading.filter.sizes;
     p.dilation = reading.dilation;
     p.padding = reading.padding;
     from_image(p, source);
@@ -245,23 +249,23 @@ class ConvolutionRow : public Row {
   static void phases(Parameters& p, size_t d, int64_t stride) {
     p.step[d] = stride;
     p.shift[d] = p.padding[d];
-    p.phases[d] = std::min(stride / std::gcd(stride, p.dilation[d]), std::max<int64_t>(p.kernel[d], 1));
-    p.extent[d] = p.target[d] + std::max<int64_t>(p.kernel[d] - 1, 0) * p.dilation[d] / stride;
-    p.most_taps *= p.kernel[d];
+    p.phases[d] = std::min(stride / std::gcd(stride, p.dilation[d]), std::max<int64_t>(p.window[d], 1));
+    p.extent[d] = p.target[d] + std::max<int64_t>(p.window[d] - 1, 0) * p.dilation[d] / stride;
+    p.most_taps *= p.window[d];
   }
 
   // Point i of the result sees, through tap k, place (i + padding - k * dilation) / stride, where that is whole.
   static void residues(Parameters& p, size_t d, int64_t stride) {
     p.stride[d] = stride;
     p.classes[d] = std::min(stride, p.target[d]);
-    const int64_t before = std::max<int64_t>(p.kernel[d] - 1, 0) * p.dilation[d] - p.padding[d];
+    const int64_t before = std::max<int64_t>(p.window[d] - 1, 0) * p.dilation[d] - p.padding[d];
     p.shift[d] = before > 0 ? (before + stride - 1) / stride : 0;
     p.extent[d] = 1;
     int64_t most = 0;
     for (int64_t r = 0; r < p.classes[d]; ++r) {
       int64_t taps = 0;
       const int64_t points = (p.target[d] - r + stride - 1) / stride;
-      for (int64_t k = 0; k < p.kernel[d]; ++k) {
+      for (int64_t k = 0; k < p.window[d]; ++k) {
         const int64_t distance = r + p.padding[d] - k * p.dilation[d];
         if (distance % stride != 0) continue;
         taps += 1;
@@ -280,7 +284,7 @@ class ConvolutionRow : public Row {
       const Triple &n = image.sizes, &s = image.strides;
       return (n[2] == 1 || s[2] == 1) && (n[1] == 1 || s[1] == n[2]) && (n[0] == 1 || s[0] == n[1] * n[2]);
     };
-    return (dtype == FL_FLOAT32 || dtype == FL_FLOAT64) && volume(p.kernel) == 1 && volume(p.step) == 1 &&
+    return (dtype == FL_FLOAT32 || dtype == FL_FLOAT64) && volume(p.window) == 1 && volume(p.step) == 1 &&
            volume(p.stride) == 1 && p.padding == Triple{0, 0, 0} && p.source == p.target && volume(p.source) >= 256 &&
            dense(source) && dense(target);
   }
@@ -352,13 +356,15 @@ class ConvolutionRow : public Row {
     key.add((job.to_large ? 1u : 0u) | (bias ? 2u : 0u) | (one_tap ? 4u : 0u));
     add_tile(key, job.tile);
     const fl_module module = variant(job.call, key, [&] { return write(job, part, bias, one_tap); });
-    const Split work = split(device(job.call), total, least);
+    const Split work = split(device(job.call), total, least, job.per_unit);
     const auto words = p.words(total, work.chunk);
     Arguments arguments;
     for (const fl_address address : pointers) arguments.add_address(address);
     arguments.add_members(words.data(), words.bytes());
     return arguments.launch(job.call, device(job.call), module, work.items);
   }
+
+  Tuner& tuner_;
 };
 
 class ForwardRow : public ConvolutionRow {

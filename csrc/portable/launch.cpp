@@ -52,9 +52,9 @@ fl_status Arguments::launch(const fl_call& call, runtime::Device& device, fl_mod
   return device.chip.compiler.launch(call.device, call.stream, module, kEntry, &launch);
 }
 
-Split split(const runtime::Device& device, int64_t n, int64_t least) {
+Split split(const runtime::Device& device, int64_t n, int64_t least, int64_t items_per_unit) {
   const int64_t units = device.properties.compute_units == 0 ? 8 : device.properties.compute_units;
-  const int64_t items = std::clamp<int64_t>(n / std::max<int64_t>(least, 1), 1, 4 * units);
+  const int64_t items = std::clamp<int64_t>(n / std::max<int64_t>(least, 1), 1, items_per_unit * units);
   const int64_t chunk = (n + items - 1) / items;
   return {static_cast<uint64_t>((n + chunk - 1) / chunk), chunk};
 }

@@ -101,12 +101,13 @@ uint64_t bits_of(double value, bool wide);
 /// Of a number among a call's arguments, in the type that values of `compute` are computed in.
 uint64_t bits_of(const fl_value& v, fl_dtype compute);
 
+constexpr int64_t kItemsPerUnit = 4;
 /// How many work items share `n` elements, and how many each gets.
 struct Split {
   uint64_t items;
   int64_t chunk;
 };
-Split split(const runtime::Device& device, int64_t n, int64_t least);
+Split split(const runtime::Device& device, int64_t n, int64_t least, int64_t items_per_unit = kItemsPerUnit);
 
 fl_status status_of_exception(const char* op) noexcept;
 

@@ -10,21 +10,33 @@ std::string define(const std::string& name, const std::string& value) { return "
 
 }  // namespace
 
-Tile tile_for(fl_dtype dtype, int64_t rows) {
-  // The share of the best speed that a tile of so many rows reaches, roughly: fewer sums wait for the same loads.
+std::vector<TileShare> tile_shares(fl_dtype dtype, bool narrow) {
   struct Shape {
     int rows, vectors;
     double share;
   };
-  constexpr Shape kShapes[] = {{12, 2, 1.0}, {8, 3, 1.0}, {6, 4, 0.98}, {4, 4, 0.8}, {2, 6, 0.55}, {1, 4, 0.3}};
-  const Shape* best = &kShapes[0];
-  double least = -1;
-  for (const Shape& shape : kShapes) {
-    const double cost = static_cast<double>((rows + shape.rows - 1) / shape.rows * shape.rows) / shape.share;
-    if (least < 0 || cost < least) least = cost, best = &shape;
+  constexpr Shape kWide[] = {{12, 2, 1.0}, {8, 3, 1.0}, {6, 4, 0.98}, {4, 4, 0.8}, {2, 6, 0.55}, {1, 4, 0.3}};
+  constexpr Shape kNarrow[] = {{6, 2, 0.5}, {4, 3, 0.5}, {2, 4, 0.3}, {1, 4, 0.2}};
+  std::vector<TileShare> shares;
+  if (!is_floating(dtype)) {
+    for (const int rows : {4, 2, 1}) shares.push_back({{rows, 4, 1}, rows / 4.0});
+    return shares;
   }
-  if (!is_floating(dtype)) return {best->rows < 4 ? best->rows : 4, 4, 1};
-  return {best->rows, best->vectors, dtype == FL_FLOAT64 ? 8 : 16};
+  const int width = dtype == FL_FLOAT64 ? 8 : 16;
+  for (const Shape& shape : kWide) shares.push_back({{shape.rows, shape.vectors, width}, shape.share});
+  if (!narrow) return shares;
+  for (const Shape& shape : kNarrow) shares.push_back({{shape.rows, shape.vectors, width / 2}, shape.share});
+  return shares;
+}
+
+Tile best_tile(const std::vector<TileShare>& shares, int64_t rows) {
+  const TileShare* best = nullptr;
+  double least = 0;
+  for (const TileShare& one : shares) {
+    const double cost = static_cast<double>((rows + one.tile.rows - 1) / one.tile.rows * one.tile.rows) / one.share;
+    if (best == nullptr || cost < least) least = cost, best = &one;
+  }
+  return best->tile;
 }
 
 std::string tile_head(fl_dtype dtype, const Tile& tile) {

@@ -23,7 +23,7 @@ nn.functional.softshrink nn.functional.threshold pow rad2deg reciprocal rsqrt sg
 sinh sqrt sub tan tanh trunc where xlogy
 """
 REDUCTIONS = "all amax amin any argmax argmin mean nansum prod std std_mean sum var var_mean linalg.vector_norm"
-PRODUCTS = "addmm addmv baddbmm bmm dot mm mv softmax log_softmax"
+PRODUCTS = "addmm addmv baddbmm bmm dot inner matmul mm mv nn.functional.linear softmax log_softmax"
 INDEXING = """
 __getitem__ argwhere bucketize gather index_add index_copy index_fill index_put index_reduce.mean index_reduce.prod
 index_select isin masked_scatter masked_select nn.functional.embedding nn.functional.max_unpool2d
@@ -65,6 +65,10 @@ MORE = """
 addbmm aminmax count_nonzero logsumexp dist nan_to_num round.decimals_3 native_dropout_backward addr cdist renorm
 nn.functional.pdist nn.functional.rrelu bernoulli cauchy geometric log_normal normal normal.number_mean
 """
+CONVOLUTIONS = """
+nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d
+nn.functional.conv_transpose2d nn.functional.conv_transpose3d
+"""
 FAMILIES = {
     "pointwise": POINTWISE.split(),
     "reductions": REDUCTIONS.split(),
@@ -77,6 +81,7 @@ FAMILIES = {
     "shapes": SHAPES.split(),
     "scans and sorting": SCANS.split(),
     "more reductions, distances and random numbers": MORE.split(),
+    "convolutions": CONVOLUTIONS.split(),
 }
 FORWARD = "forward,strides,views,method,noncontiguous"
 

@@ -84,3 +84,10 @@ def test_large_sizes_agree(tmp_path: Path) -> None:
         command, cwd=portable.ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+
+
+@pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
+def test_gradients_of_products_and_convolutions(tmp_path: Path) -> None:
+    environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
+    names = ["bmm", "addmm", "nn.functional.conv2d", "nn.functional.conv_transpose2d"]
+    portable.check(names, tmp_path, environment, "float32,float64,bfloat16", variants="backward", samples=4)

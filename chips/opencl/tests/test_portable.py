@@ -16,7 +16,8 @@ scatter_reduce.mean searchsorted nn.functional.avg_pool2d nn.functional.adaptive
 nn.functional.max_pool2d nn.functional.interpolate.bilinear nn.functional.interpolate.nearest
 grid_sampler_2d nn.functional.ctc_loss nn.functional.glu nn.functional.multi_margin_loss
 nn.functional.layer_norm nn.functional.group_norm nn.functional.nll_loss nn.functional.mse_loss cat roll
-tril arange nn.functional.pad.reflect cumsum cummax sort topk mode cdist""".split()
+tril arange nn.functional.pad.reflect cumsum cummax sort topk mode cdist
+nn.functional.conv2d nn.functional.conv_transpose2d""".split()
 PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
 
 
