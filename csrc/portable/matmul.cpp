@@ -171,7 +171,7 @@ class ProductRow : public Row {
     const fl_tensor& out = *p.out.tensor;
     if (out.numel == 0) return FL_OK;
     const bool wide = out.dtype == FL_FLOAT32 || out.dtype == FL_FLOAT64;
-    if (wide && p.left.column == 1 && p.right.row == 1 && p.m <= kRowsForDots && p.k >= 32) {
+    if (wide && p.left.column == 1 && p.right.row == 1 && (p.m <= kRowsForDots || p.n < 8) && p.k >= 32) {
       const Tile tile{p.m == 1 ? 1 : p.m == 2 ? 2 : 4, p.n < 6 ? 1 : 6, tile_for(out.dtype, 1).width};
       const int64_t total = p.batches * up(p.m, tile.rows) * up(p.n, tile.vectors);
       return start(call, p, Part::Dots, tile, total, 16384 / (p.k * tile.rows), p.right.tensor->address);
