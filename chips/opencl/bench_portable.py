@@ -26,6 +26,15 @@ from benchmarks import common
 TARGETS = {
     "mm 512": (0.75, 0.6),
     "mm 1024": (0.75, 0.6),
+    "linear 512x768x3072": (0.75, 0.6),
+    "linear 1x768x3072": (0.6, 0.6),
+    "addmm 4x768x3072": (0.6, 0.6),
+    "bmm 48x128x64x128": (0.5, 0.5),
+    "conv 3x3 64": (0.5, 0.5),
+    "conv 1x1 256": (0.5, 0.5),
+    "conv 7x7/2": (0.5, 0.5),
+    "conv depthwise": (0.5, 0.5),
+    "conv backward": (0.4, 0.4),
     "clone 16Mi": (0.85, 0.85),
     "add 16Mi": (0.85, 0.85),
     "mul 16Mi": (0.85, 0.85),
@@ -46,6 +55,17 @@ def cases(device: str) -> dict[str, Callable[[], Any]]:
     for n in (512, 1024):
         a, b = torch.randn(n, n).to(device), torch.randn(n, n).to(device)
         made[f"mm {n}"] = partial(torch.mm, a, b)
+    rows, weight, bias = (
+        torch.randn(512, 768).to(device),
+        torch.randn(3072, 768).to(device),
+        torch.ones(3072).to(device),
+    )
+    made["linear 512x768x3072"] = partial(torch.nn.functional.linear, rows, weight, bias)
+    made["linear 1x768x3072"] = partial(torch.nn.functional.linear, rows[:1], weight, bias)
+    made["addmm 4x768x3072"] = partial(torch.addmm, bias, rows[:4], torch.randn(768, 3072).to(device))
+    heads = torch.randn(48, 128, 64).to(device), torch.randn(48, 64, 128).to(device)
+    made["bmm 48x128x64x128"] = partial(torch.bmm, *heads)
+    made |= convolutions(device)
     x, y, out = (torch.ones(16 << 20).to(device) for _ in range(3))
     made["clone 16Mi"] = partial(out.copy_, x)
     made["add 16Mi"] = partial(torch.add, x, y, out=out)
@@ -55,6 +75,28 @@ def cases(device: str) -> dict[str, Callable[[], Any]]:
     made["sum 4096x1024"] = partial(torch.sum, z, 1)
     made["gelu 4096x1024"] = partial(torch.nn.functional.gelu, z)
     return made
+
+
+def convolutions(device: str) -> dict[str, Callable[[], Any]]:
+    """Those of a residual network's beginning, for a batch of four."""
+    import torch
+
+    def images(channels: int, size: int) -> torch.Tensor:
+        return torch.randn(4, channels, size, size).to(device)
+
+    def filters(*sizes: int) -> torch.Tensor:
+        return torch.randn(*sizes).to(device)
+
+    x, w = images(64, 56), filters(64, 64, 3, 3)
+    conv = torch.nn.functional.conv2d
+    gradient = ([64], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True] * 3)
+    return {
+        "conv 3x3 64": partial(conv, x, w, padding=1),
+        "conv 1x1 256": partial(conv, images(256, 56), filters(64, 256, 1, 1)),
+        "conv 7x7/2": partial(conv, images(3, 224), filters(64, 3, 7, 7), stride=2, padding=3),
+        "conv depthwise": partial(conv, x, filters(64, 1, 3, 3), padding=1, groups=64),
+        "conv backward": partial(torch.ops.aten.convolution_backward, x, x, w, *gradient),
+    }
 
 
 def main() -> None:

@@ -153,7 +153,7 @@ std::string compose(Language language, bool has_f64, const Source& source) {
   text += text_of(language == Language::OpenClC ? "prelude_opencl_c.h" : "prelude_c99.h");
   text += text_of("prelude.h");
   text += source.head;
-  text += "typedef struct {\n" + source.members + ";\n} Params;\n";
+  text += "typedef struct {\n" + source.members + ";\n} Params;\n" + source.functions;
   text += body_function(source);
   return text + (language == Language::OpenClC ? opencl_entry(source) : c_entry(source));
 }

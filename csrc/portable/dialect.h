@@ -49,6 +49,7 @@ struct Source {
   std::string head;                   ///< definitions and functions
   std::string members = "long none";  ///< of the struct that `p` is: declarations of i64 and u64
   std::vector<Pointer> pointers;
+  std::string functions;  ///< that take a `Params`, which `p` is
   std::string body;
 };
 

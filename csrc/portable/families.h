@@ -14,6 +14,7 @@ using Rows = std::vector<fl_kernel>;
 void add_pointwise(Rows& rows, runtime::Chip& chip, Language language);
 void add_reductions(Rows& rows, runtime::Chip& chip, Language language);
 void add_products(Rows& rows, runtime::Chip& chip, Language language);
+void add_convolutions(Rows& rows, runtime::Chip& chip, Language language);
 void add_softmax(Rows& rows, runtime::Chip& chip, Language language);
 void add_pooling(Rows& rows, runtime::Chip& chip, Language language);
 void add_resampling(Rows& rows, runtime::Chip& chip, Language language);

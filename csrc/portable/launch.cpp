@@ -62,9 +62,9 @@ int64_t enough(int64_t least) {
 }
 }  // namespace
 
-Split split(const runtime::Device& device, int64_t n, int64_t least) {
+Split split(const runtime::Device& device, int64_t n, int64_t least, int64_t items_per_unit) {
   const int64_t units = device.properties.compute_units == 0 ? 8 : device.properties.compute_units;
-  const int64_t items = std::clamp<int64_t>(n / enough(least), 1, 4 * units);
+  const int64_t items = std::clamp<int64_t>(n / enough(least), 1, items_per_unit * units);
   const int64_t chunk = (n + items - 1) / items;
   return {static_cast<uint64_t>((n + chunk - 1) / chunk), chunk};
 }

@@ -103,12 +103,13 @@ uint64_t bits_of(const fl_value& v, fl_dtype compute);
 /// Of either part, where values of `compute` are complex; else of the one number there is, and 0.
 std::array<uint64_t, 2> parts_of(const fl_value& v, fl_dtype compute);
 
+constexpr int64_t kItemsPerUnit = 4;
 /// How many work items share `n` elements, and how many each gets.
 struct Split {
   uint64_t items;
   int64_t chunk;
 };
-Split split(const runtime::Device& device, int64_t n, int64_t least);
+Split split(const runtime::Device& device, int64_t n, int64_t least, int64_t items_per_unit = kItemsPerUnit);
 
 fl_status status_of_exception(const char* op) noexcept;
 

@@ -17,6 +17,7 @@ void equip(runtime::Chip& chip) {
   add_pointwise(rows, chip, *language);
   add_reductions(rows, chip, *language);
   add_products(rows, chip, *language);
+  add_convolutions(rows, chip, *language);
   add_softmax(rows, chip, *language);
   add_pooling(rows, chip, *language);
   add_resampling(rows, chip, *language);

@@ -23,7 +23,7 @@ nn.functional.softshrink nn.functional.threshold pow rad2deg reciprocal rsqrt sg
 sinh sqrt sub tan tanh trunc where xlogy
 """
 REDUCTIONS = "all amax amin any argmax argmin mean nansum prod std std_mean sum var var_mean linalg.vector_norm"
-PRODUCTS = "addmm addmv baddbmm bmm dot mm mv softmax log_softmax"
+PRODUCTS = "addmm addmv baddbmm bmm dot inner matmul mm mv nn.functional.linear softmax log_softmax"
 INDEXING = """
 __getitem__ bucketize gather index_add index_fill index_put index_reduce.mean index_select isin masked_scatter
 masked_select nn.functional.embedding nn.functional.max_unpool2d nonzero nonzero_static put repeat_interleave
@@ -86,6 +86,10 @@ reciprocal sgn sqrt sum tanh vdot where fft.fftn fft.irfft
 INTEGERS = """
 bitwise_left_shift bitwise_right_shift div.floor_rounding div.trunc_rounding floor_divide fmod gcd lcm pow remainder
 """
+CONVOLUTIONS = """
+nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d
+nn.functional.conv_transpose2d nn.functional.conv_transpose3d
+"""
 FAMILIES = {
     "pointwise": POINTWISE.split(),
     "reductions": REDUCTIONS.split(),
@@ -101,6 +105,7 @@ FAMILIES = {
     "linear algebra": LINEAR_ALGEBRA.split(),
     "special functions": SPECIAL.split(),
     "transforms": TRANSFORMS.split(),
+    "convolutions": CONVOLUTIONS.split(),
 }
 FORWARD = "forward,strides,views,method,noncontiguous"
 

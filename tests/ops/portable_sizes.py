@@ -39,6 +39,44 @@ def _chosen(found: Any) -> torch.Tensor:
     return torch.as_tensor(found.values)
 
 
+def _products() -> dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]:
+    """Shapes that choose each way to sum, with edges in every direction."""
+    conv, transposed = torch.nn.functional.conv2d, torch.nn.functional.conv_transpose2d
+    images, filters = torch.randn(3, 24, 37, 70), torch.randn(40, 24, 3, 3)
+    small, strided = torch.randn(30, 24, 7, 6), {"stride": (2, 3), "padding": (1, 2), "dilation": (2, 1)}
+
+    def gradients(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x, w, b = x.clone().requires_grad_(), w.clone().requires_grad_(), w[:, 0, 0, 0].clone().requires_grad_()
+        y = conv(x, w, b, **strided)
+        return torch.autograd.grad((y * y).sum() / 1000, (x, w, b))
+
+    a, b, v = torch.randn(301, 203), torch.randn(203, 190), torch.randn(203)
+    heads = torch.randn(6, 100, 64), torch.randn(6, 64, 130)
+    return {
+        "mm": (torch.mm, (a, b)),
+        "mm of transposed": (lambda x, y: x.t() @ y.t(), (b, a)),
+        "mm of every second": (lambda x, y: x[:, ::2] @ y[::2], (a, b)),
+        "mm of float64": (torch.mm, (a.double(), b.double())),
+        "mm of few rows": (lambda x, y: x[:3] @ y, (a, b)),
+        "mm of a row": (lambda x, y: x[:1] @ y, (a, b)),
+        "linear of few rows": (lambda x, y: torch.nn.functional.linear(x[:5], y), (a, b.t().contiguous())),
+        "mv": (torch.mv, (a, v)),
+        "addmm": (lambda x, y: torch.addmm(y[:1, :1], x, y, beta=0.5, alpha=-2), (a, b)),
+        "bmm": (torch.bmm, heads),
+        "bmm of one and all": (lambda x, y: torch.bmm(x, y[:1].expand_as(y)), heads),
+        "convolution": (lambda x, w: conv(x, w, padding=1), (images, filters)),
+        "convolution of small images": (lambda x, w: conv(x, w, padding=1), (small, filters)),
+        "convolution of one tap": (lambda x, w: conv(x, w[:, :, :1, :1]), (images, filters)),
+        "convolution, channels last": (
+            lambda x, w: conv(x.contiguous(memory_format=torch.channels_last), w, **strided),
+            (images, filters),
+        ),
+        "convolution in groups": (lambda x, w: conv(x, w[:24, :1], padding=2, groups=24), (images, filters)),
+        "transposed convolution": (lambda x, w: transposed(x, w[:24], **strided), (small, filters)),
+        "gradients of a convolution": (gradients, (images, filters)),
+    }
+
+
 def cases() -> dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]:
     torch.manual_seed(0)
     pieces = [torch.randn(37, n, 50) for n in (1, 70, 3, 0, 29, 5, 8, 2, 64, 11)]
@@ -69,6 +107,7 @@ def cases() -> dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]:
         "topk of columns": (lambda x: _chosen(x.topk(3, 0)), (wide,)),
         "reflection": (lambda x: torch.nn.functional.pad(x, (50, 3), "reflect"), (wide,)),
     }
+    found.update(_products())
     for descending in (False, True):
         for name, x in {
             "a line with ties": _ties(LONG),

@@ -93,3 +93,10 @@ def test_large_sizes_agree(tmp_path: Path) -> None:
 def test_types_of_their_own(names: str, dtype: str, tmp_path: Path) -> None:
     environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
     portable.check(names.split(), tmp_path, environment, dtype, variants="forward,noncontiguous", samples=3)
+
+
+@pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
+def test_gradients_of_products_and_convolutions(tmp_path: Path) -> None:
+    environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
+    names = ["bmm", "addmm", "nn.functional.conv2d", "nn.functional.conv_transpose2d"]
+    portable.check(names, tmp_path, environment, "float32,float64,bfloat16", variants="backward", samples=4)

@@ -17,7 +17,8 @@ nn.functional.max_pool2d nn.functional.interpolate.bilinear nn.functional.interp
 grid_sampler_2d nn.functional.ctc_loss nn.functional.glu nn.functional.multi_margin_loss
 nn.functional.layer_norm nn.functional.group_norm nn.functional.nll_loss nn.functional.mse_loss cat roll
 tril arange nn.functional.pad.reflect cumsum cummax sort topk mode cdist linalg.solve linalg.qr linalg.eigh
-linalg.svd digamma erfinv igamma special.bessel_y1 frexp fft.fft fft.irfft2 polar""".split()
+linalg.svd digamma erfinv igamma special.bessel_y1 frexp fft.fft fft.irfft2 polar nn.functional.conv2d
+nn.functional.conv_transpose2d""".split()
 PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
 
 
