@@ -16,13 +16,13 @@
 #ifdef ADDEND
 #define ADDEND_POINTER , GLOBAL const T* addend
 // PyTorch: with beta 0 the addend is not read.
-#define FINISH(b, i, j, value)                                                                                     \
-  {                                                                                                                \
-    A finished = TIMES(ALPHA, value);                                                                              \
-    if (HAS_BETA) {                                                                                                \
-      finished += TIMES(BETA, LOAD(addend, (b) * p.addend_batch + (i) * p.addend_row + (j) * p.addend_column));     \
-    }                                                                                                              \
-    STORE(out, (b) * p.out_batch + (i) * p.out_row + (j) * p.out_column, finished);                                \
+#define FINISH(b, i, j, value)                                                                                  \
+  {                                                                                                             \
+    A finished = TIMES(ALPHA, value);                                                                           \
+    if (HAS_BETA) {                                                                                             \
+      finished += TIMES(BETA, LOAD(addend, (b) * p.addend_batch + (i) * p.addend_row + (j) * p.addend_column)); \
+    }                                                                                                           \
+    STORE(out, (b) * p.out_batch + (i) * p.out_row + (j) * p.out_column, finished);                             \
   }
 #else
 #define ADDEND_POINTER

@@ -123,10 +123,10 @@ Words words_of(const Problem& p, const Layout& layout, int64_t total, int64_t ch
   for (const Problem::Operand* o : {&p.left, &p.right, &p.out, &p.addend}) {
     for (const int64_t word : {o->batch, o->row, o->column}) words.add(word);
   }
-  for (const int64_t word : {layout.pack_batch, layout.pack_count, layout.pack_outer, layout.pack_inner,
-                             layout.panel_batch, layout.panel_next, layout.panel_step, layout.own, layout.deep, total,
-                             chunk, static_cast<int64_t>(p.alpha[0]), static_cast<int64_t>(p.beta[0]),
-                             static_cast<int64_t>(p.alpha[1]), static_cast<int64_t>(p.beta[1])}) {
+  for (const int64_t word :
+       {layout.pack_batch, layout.pack_count, layout.pack_outer, layout.pack_inner, layout.panel_batch,
+        layout.panel_next, layout.panel_step, layout.own, layout.deep, total, chunk, static_cast<int64_t>(p.alpha[0]),
+        static_cast<int64_t>(p.beta[0]), static_cast<int64_t>(p.alpha[1]), static_cast<int64_t>(p.beta[1])}) {
     words.add(word);
   }
   return words;
@@ -134,22 +134,22 @@ Words words_of(const Problem& p, const Layout& layout, int64_t total, int64_t ch
 
 std::string complex_head(fl_dtype dtype, bool conjugate) {
   const std::string type = element_name(dtype), bits = dtype == FL_COMPLEX128 ? "BITS_f64" : "BITS_f32";
-  return std::string("#define A ") + arithmetic_name(dtype) + "\n#define T " + type + "\n#define LOAD(p, i) LOAD_" + type +
-         "(p, i)\n#define STORE(p, i, v) STORE_" + type + "(p, i, v)\n" + complex_defines(dtype) +
+  return std::string("#define A ") + arithmetic_name(dtype) + "\n#define T " + type + "\n#define LOAD(p, i) LOAD_" +
+         type + "(p, i)\n#define STORE(p, i, v) STORE_" + type + "(p, i, v)\n" + complex_defines(dtype) +
          text_of("complex.h") + "#define ZERO MAKE(0, 0)\n#define TIMES(a, b) c_mul(a, b)\n#define LEFT(i) " +
          (conjugate ? "c_conj(LOAD(left, i))" : "LOAD(left, i)") + "\n#define ALPHA MAKE(" + bits + "(p.alpha), " +
          bits + "(p.alpha_im))\n#define BETA MAKE(" + bits + "(p.beta), " + bits +
          "(p.beta_im))\n#define HAS_BETA c_true(BETA)\n";
 }
 
-Source write(Part part, fl_dtype dtype, const Tile& tile, bool with_addend, int group,
-             bool conjugate = false) {
+Source write(Part part, fl_dtype dtype, const Tile& tile, bool with_addend, int group, bool conjugate = false) {
   constexpr const char* kFunctions[][2] = {
       {"PACK", "pack"}, {"TILES", "tiles"}, {"STRETCHES", "stretches"}, {"DOTS", "dots"}, {"SINGLES", "singles"}};
   const auto& [macro, function] = kFunctions[static_cast<size_t>(part)];
   const std::string type = element_name(dtype), packed = part == Part::Tiles ? arithmetic_name(dtype) : type;
   Source source;
-  source.head = (is_complex(dtype) ? complex_head(dtype, conjugate) : tile_head(dtype, tile)) + "#define " + macro + "\n#define GROUP " + std::to_string(group) + "\n";
+  source.head = (is_complex(dtype) ? complex_head(dtype, conjugate) : tile_head(dtype, tile)) + "#define " + macro +
+                "\n#define GROUP " + std::to_string(group) + "\n";
   source.members = kMembers;
   source.functions = text_of("product.h");
   if (part == Part::Pack) {
@@ -275,7 +275,8 @@ class ProductRow : public Row {
     key.add(static_cast<uint32_t>(part));
     key.add(static_cast<uint32_t>(dtype));
     add_tile(key, tile);
-    const fl_module module = variant(call, key, [&] { return write(part, dtype, tile, product_.with_addend, 1, product_.conjugate); });
+    const fl_module module =
+        variant(call, key, [&] { return write(part, dtype, tile, product_.with_addend, 1, product_.conjugate); });
     const Split work = split(device(call), total, least, per_unit);
     const Words words = words_of(p, layout, total, work.chunk);
     Arguments arguments;
