@@ -256,15 +256,6 @@ FUNCTION W zeta_of(W s, W q) {
   const W above = -q - floor(-q), mirrored = zeta_positive(s, above) - zeta_positive(s, 1 - q);
   return zeta_positive(s, 1 - above) + (fmod(s, K(2)) == 0 ? mirrored : -mirrored);
 }
-FUNCTION W polygamma_of(W n, W x) {
-  if (n == 0) return digamma_of(x);
-  if (n == 1) {
-    if (x >= K(0.5)) return zeta_positive(2, x);
-    const W sine = sin(PI_W * x);
-    return PI_W * PI_W / (sine * sine) - zeta_positive(2, 1 - x);
-  }
-  return (fmod(n, K(2)) == 0 ? -1 : 1) * exp(lgamma(n + 1)) * zeta_of(n + 1, x);
-}
 // m - log(1 + m)
 FUNCTION W beyond_log1p(W m) {
   if (fabs(m) > K(0.25)) return m - log1p(m);

@@ -254,7 +254,7 @@ void add_distances(Rows& rows, runtime::Chip& chip, Language language) {
   add_norm("aten::_pdist_backward", NormRow::Kind::PdistBackward, kSingles);
   add_norm("aten::renorm", NormRow::Kind::Renorm, kFloats);
   rows.push_back(make_row("aten::addr", FL_KERNEL_PROMOTE, run_row<OuterRow>, OuterRow::supports,
-                          keep<OuterRow>(chip, language), kFloats | kIntegers));
+                          keep<OuterRow>(chip, language), kSingles | kIntegers));
 }
 
 }  // namespace torch_fl::portable

@@ -18,7 +18,6 @@ enum class Kind : uint8_t {
   Cauchy,
   Geometric,
   Bernoulli,
-  BernoulliEach,  // a probability for each element, or one for all
   Integers,
   Dropout
 };
@@ -32,7 +31,6 @@ const Fill kFills[] = {
     {"aten::normal_", Kind::Normal},
     {"aten::exponential_", Kind::Exponential},
     {"aten::bernoulli_.float", Kind::Bernoulli},
-    {"aten::bernoulli_.Tensor", Kind::BernoulliEach},
     {"aten::log_normal_", Kind::LogNormal},
     {"aten::cauchy_", Kind::Cauchy},
     {"aten::geometric_", Kind::Geometric},
@@ -67,9 +65,6 @@ Plan plan_of(Kind kind, const fl_call& call) {
     case Kind::Geometric:
       plan.wide = plan.computes = f64;
       plan.first = bits_of(real(call.args[1], 1), f64);
-      break;
-    case Kind::BernoulliEach:
-      plan.first = call.args[1].u.tensor->numel == 1 ? 0 : 1;  // the step from one probability to the next
       break;
     case Kind::Bernoulli:
       plan.first = bits_of(real(call.args[1], 0.5), false);
@@ -118,8 +113,6 @@ std::string value_of(Kind kind, bool wide, const std::string& type, bool is_inte
     case Kind::Geometric:
       return "const L trials = ceil(log1p(-(L)" + unit + ") / log1p(-(L)FIRST));\n STORE_" + type + "(out, e + k, (" +
              (is_integral ? "(i64)" : "") + "(trials < 1 ? 1 : trials)));\n";
-    case Kind::BernoulliEach:
-      return "STORE_" + type + "(out, e + k, " + unit + " < (f32)LOAD_P((e + k) * (i64)p.first) ? 1 : 0);\n";
     case Kind::Bernoulli:
       return "STORE_" + type + "(out, e + k, " + unit + " < FIRST ? 1 : 0);\n";
     case Kind::Integers: {
@@ -141,11 +134,6 @@ class FillRow : public Row {
 
   bool read(const fl_call& call) const {
     if (call.n_outs < 1 || call.outs[0] == nullptr || type_name(call.outs[0]->dtype) == nullptr) return false;
-    if (line_.kind == Kind::BernoulliEach) {
-      const fl_value& v = call.args[1];
-      return v.kind == FL_TENSOR && is_floating(v.u.tensor->dtype) &&
-             (v.u.tensor->numel == 1 || v.u.tensor->numel == call.outs[0]->numel);
-    }
     if (line_.kind != Kind::Dropout) return true;
     const bool trains = call.args[2].kind != FL_BOOLEAN || call.args[2].u.i != 0;
     return trains && call.n_outs == 2 && call.outs[1] != nullptr;
@@ -162,11 +150,6 @@ class FillRow : public Row {
     if (line_.kind == Kind::Dropout) {
       source.pointers.push_back({"b8", "mask", true});
       source.pointers.push_back({type, "in"});
-    }
-    if (line_.kind == Kind::BernoulliEach) {
-      const std::string of = type_name(call.args[1].u.tensor->dtype);
-      source.pointers.push_back({of, "in"});
-      source.head += "#define LOAD_P(i) LOAD_" + of + "(in, i)\n";
     }
     if (line_.kind == Kind::Geometric) {  // near a whole number the last bits decide
       source.head += "#ifdef FL_F64\n#define L f64\n#else\n#define L f32\n#endif\n";
@@ -197,7 +180,6 @@ class FillRow : public Row {
     VariantKey key;
     key.add(static_cast<uint32_t>(out.dtype));
     key.add((plan.wide ? 1u : 0u) | (plan.computes ? 2u : 0u));
-    if (line_.kind == Kind::BernoulliEach) key.add(static_cast<uint32_t>(call.args[1].u.tensor->dtype));
     const fl_module module = variant(call, key, [&] { return write(call, plan); });
     Members<6> words;
     for (const uint64_t word : {static_cast<uint64_t>(out.numel), static_cast<uint64_t>(work.chunk), call.philox_seed,
@@ -210,7 +192,6 @@ class FillRow : public Row {
       arguments.add(*call.outs[1]);
       arguments.add(*call.args[0].u.tensor);
     }
-    if (line_.kind == Kind::BernoulliEach) arguments.add(*call.args[1].u.tensor);
     arguments.add_members(words.data(), words.bytes());
     return arguments.launch(call, device(call), module, work.items);
   }
@@ -229,10 +210,9 @@ class FillRow : public Row {
 void add_random(Rows& rows, runtime::Chip& chip, Language language) {
   constexpr uint32_t kDense = FL_KERNEL_RANDOM | FL_KERNEL_CONTIGUOUS_OUTPUTS;
   for (const Fill& line : kFills) {
-    const bool numbers = line.kind == Kind::Bernoulli || line.kind == Kind::BernoulliEach ||
-                         line.kind == Kind::Geometric || line.kind == Kind::Integers;
-    const bool reads = line.kind == Kind::Dropout || line.kind == Kind::BernoulliEach;
-    const uint32_t flags = reads ? kDense | FL_KERNEL_CONTIGUOUS_INPUTS : kDense;
+    const bool numbers =
+        line.kind == Kind::Bernoulli || line.kind == Kind::Geometric || line.kind == Kind::Integers;
+    const uint32_t flags = line.kind == Kind::Dropout ? kDense | FL_KERNEL_CONTIGUOUS_INPUTS : kDense;
     rows.push_back(make_row(line.op, flags, run_row<FillRow>, FillRow::supports, keep<FillRow>(chip, language, line),
                             numbers ? kFloats | kIntegers | kBool : kFloats));
   }

@@ -55,6 +55,7 @@ struct Entry {
   bool scalar_values_matter = false;  ///< output sizes depend on Scalars (arange)
   bool host_tensors_ok = false;       ///< non-scalar CPU tensors are legal beside device ones (index and the like)
   bool reads_values = false;          ///< its output's size depends on values, which a kernel's call finds counted
+  bool out_by_cpu = false;            ///< an out= that its CPU kernel lays out, or checks, as no shape rule says
   int32_t indices = -1;               ///< the argument "indices" of aten::index and its relatives
   bool random = false;                ///< draws from the generator
   void (*host)(HostCall&) = nullptr;  ///< own host implementation instead of the CPU kernel

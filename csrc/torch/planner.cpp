@@ -116,6 +116,7 @@ class KernelPlanner {
   bool outputs() {
     if (!entry_.tensor_returns && entry_.form == Form::Functional) return refuse("its results are not tensors");
     if (mutation_kernel_) return true;
+    if (entry_.out_by_cpu) return refuse("its out= form, which the CPU kernel lays out and checks by rules of its own");
     if (empty_extremum()) return refuse("the maximum or minimum of nothing");
     // Outside of what follows: it waits, so errors of earlier work surface here and are not this call's.
     if (entry_.reads_values && !count()) return false;

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.behaviour.agree import HIDDEN_KERNELS
 from tests.harness.device import DEVICE
 
 DTYPES = (torch.float32, torch.float64)
@@ -81,6 +82,7 @@ def test_singular_matrices_say_so() -> None:
     assert torch.linalg.cholesky_ex(-torch.eye(3, device=DEVICE)).info.item() == 1
 
 
+@pytest.mark.skipif(HIDDEN_KERNELS, reason="LAPACK may find a finite inverse")
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_matrices_that_are_not_finite_end(value: float) -> None:
     source = torch.eye(4)
