@@ -10,31 +10,17 @@
 namespace torch_fl::portable {
 namespace {
 
-enum class Kind : uint8_t {
-  Uniform,
-  Normal,
-  LogNormal,
-  Exponential,
-  Cauchy,
-  Geometric,
-  Bernoulli,
-  Integers,
-  Dropout
-};
+enum class Kind : uint8_t { Uniform, Normal, LogNormal, Exponential, Cauchy, Geometric, Bernoulli, Integers, Dropout };
 
 struct Fill {
   const char* op;
   Kind kind;
 };
 const Fill kFills[] = {
-    {"aten::uniform_", Kind::Uniform},
-    {"aten::normal_", Kind::Normal},
-    {"aten::exponential_", Kind::Exponential},
-    {"aten::bernoulli_.float", Kind::Bernoulli},
-    {"aten::log_normal_", Kind::LogNormal},
-    {"aten::cauchy_", Kind::Cauchy},
-    {"aten::geometric_", Kind::Geometric},
-    {"aten::random_.from", Kind::Integers},
+    {"aten::uniform_", Kind::Uniform},         {"aten::normal_", Kind::Normal},
+    {"aten::exponential_", Kind::Exponential}, {"aten::bernoulli_.float", Kind::Bernoulli},
+    {"aten::log_normal_", Kind::LogNormal},    {"aten::cauchy_", Kind::Cauchy},
+    {"aten::geometric_", Kind::Geometric},     {"aten::random_.from", Kind::Integers},
     {"aten::native_dropout", Kind::Dropout},
 };
 
@@ -210,8 +196,7 @@ class FillRow : public Row {
 void add_random(Rows& rows, runtime::Chip& chip, Language language) {
   constexpr uint32_t kDense = FL_KERNEL_RANDOM | FL_KERNEL_CONTIGUOUS_OUTPUTS;
   for (const Fill& line : kFills) {
-    const bool numbers =
-        line.kind == Kind::Bernoulli || line.kind == Kind::Geometric || line.kind == Kind::Integers;
+    const bool numbers = line.kind == Kind::Bernoulli || line.kind == Kind::Geometric || line.kind == Kind::Integers;
     const uint32_t flags = line.kind == Kind::Dropout ? kDense | FL_KERNEL_CONTIGUOUS_INPUTS : kDense;
     rows.push_back(make_row(line.op, flags, run_row<FillRow>, FillRow::supports, keep<FillRow>(chip, language, line),
                             numbers ? kFloats | kIntegers | kBool : kFloats));
