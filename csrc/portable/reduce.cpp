@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 #include "families.h"
 #include "launch.h"
@@ -379,6 +380,29 @@ std::string head_of(const std::string& a, bool floating, fl_dtype in, bool dense
 
 bool dense_inside(const Reading& reading) { return reading.reduced.in[reading.reduced.rank - 1] == 1; }
 
+/// One launch over whole lines, none of them split; `arguments` holds the tensors, `more` what follows the members.
+template <class Write>
+fl_status launch_whole(Row& row, const fl_call& call, const Reading& reading, Arguments& arguments, const Write& write,
+                       std::initializer_list<int64_t> more = {}) {
+  VariantKey key;
+  add_shape(key, reading);
+  const Work work = plan(row.device(call), reading, false);
+  const fl_module module = row.variant(call, key, write);
+  Words words;
+  add_members(words, reading, work, reading.reduced.numel);
+  for (const int64_t word : more) words.add(word);
+  arguments.add_members(words.data(), words.bytes());
+  return arguments.launch(call, row.device(call), module, work.outputs.items);
+}
+
+/// Whether two outputs are walked alike, so that one offset serves both.
+bool same_strides(const fl_tensor& a, const fl_tensor& b) {
+  for (int32_t d = 0; d < a.ndim; ++d) {
+    if (a.sizes[d] > 1 && a.strides[d] != b.strides[d]) return false;
+  }
+  return true;
+}
+
 class ReductionRow : public Row {
  public:
   ReductionRow(runtime::Chip& chip, Language language, std::vector<const Reduction*> lines)
@@ -590,11 +614,7 @@ class ExtremumRow : public Row {
     if (!reading.read(call, line_.with_value ? Which::One : Which::OneOrAll, 1) || reading.reduced.numel == 0)
       return false;
     if (!line_.with_value) return type_name(reading.in->dtype) != nullptr;
-    const fl_tensor &value = *call.outs[0], &index = *call.outs[1];
-    for (int32_t d = 0; d < value.ndim; ++d) {
-      if (value.sizes[d] > 1 && value.strides[d] != index.strides[d]) return false;
-    }
-    return type_name(reading.in->dtype) != nullptr;
+    return same_strides(*call.outs[0], *call.outs[1]) && type_name(reading.in->dtype) != nullptr;
   }
 
   Source write(const Reading& reading) const {
@@ -622,18 +642,11 @@ class ExtremumRow : public Row {
     Reading reading;
     if (!read(call, reading)) return decline("an extremum that the portable kernels do not have");
     if (reading.out->numel == 0) return FL_OK;
-    VariantKey key;
-    add_shape(key, reading);
-    const Work work = plan(device(call), reading, false);
-    const fl_module module = variant(call, key, [&] { return write(reading); });
-    Words words;
-    add_members(words, reading, work, reading.reduced.numel);
     Arguments arguments;
     arguments.add(*reading.in);
     arguments.add(*call.outs[line_.with_value ? 1 : 0]);
     if (line_.with_value) arguments.add(*call.outs[0]);
-    arguments.add_members(words.data(), words.bytes());
-    return arguments.launch(call, device(call), module, work.outputs.items);
+    return launch_whole(*this, call, reading, arguments, [&] { return write(reading); });
   }
 
   static fl_status supports(const fl_call* call) {
@@ -667,10 +680,7 @@ class VarianceRow : public Row {
   bool read(const fl_call& call, Reading& reading) const {
     if (line_.with_mean) {
       if (call.n_outs != 2 || call.outs[0] == nullptr || call.outs[1] == nullptr) return false;
-      const fl_tensor &variance = *call.outs[0], &mean = *call.outs[1];
-      for (int32_t d = 0; d < variance.ndim; ++d) {
-        if (variance.sizes[d] > 1 && variance.strides[d] != mean.strides[d]) return false;
-      }
+      if (!same_strides(*call.outs[0], *call.outs[1])) return false;
     }
     return reading.read(call, Which::List, 1) && is_floating(reading.in->dtype) &&
            reading.in->dtype == reading.out->dtype;
@@ -710,21 +720,14 @@ class VarianceRow : public Row {
     Reading reading;
     if (!read(call, reading)) return decline("a variance that the portable kernels do not have");
     if (reading.out->numel == 0) return FL_OK;
-    VariantKey key;
-    add_shape(key, reading);
-    const Work work = plan(device(call), reading, false);
-    const fl_module module = variant(call, key, [&] { return write(reading); });
     const fl_value& v = call.args[2];
     const double correction = v.kind == FL_NONE ? 1.0 : v.kind == FL_REAL ? v.u.d : static_cast<double>(v.u.i);
-    Words words;
-    add_members(words, reading, work, reading.reduced.numel);
-    words.add(static_cast<int64_t>(bits_of(correction, reading.in->dtype == FL_FLOAT64)));
     Arguments arguments;
     arguments.add(*reading.in);
     arguments.add(*reading.out);
     if (line_.with_mean) arguments.add(*call.outs[1]);
-    arguments.add_members(words.data(), words.bytes());
-    return arguments.launch(call, device(call), module, work.outputs.items);
+    return launch_whole(*this, call, reading, arguments, [&] { return write(reading); },
+                        {static_cast<int64_t>(bits_of(correction, reading.in->dtype == FL_FLOAT64))});
   }
 
   static fl_status supports(const fl_call* call) {
@@ -772,17 +775,10 @@ class LogSumExpRow : public Row {
     Reading reading;
     if (!read(call, reading)) return decline("a reduction that the portable kernels do not have");
     if (reading.out->numel == 0) return FL_OK;
-    VariantKey key;
-    add_shape(key, reading);
-    const Work work = plan(device(call), reading, false);
-    const fl_module module = variant(call, key, [&] { return write(reading); });
-    Words words;
-    add_members(words, reading, work, reading.reduced.numel);
     Arguments arguments;
     arguments.add(*reading.in);
     arguments.add(*reading.out);
-    arguments.add_members(words.data(), words.bytes());
-    return arguments.launch(call, device(call), module, work.outputs.items);
+    return launch_whole(*this, call, reading, arguments, [&] { return write(reading); });
   }
 
   static fl_status supports(const fl_call* call) {
