@@ -14,7 +14,7 @@ FUNCTION i64 between(const i64 x, const i64 low, const i64 high) { return x < lo
 FUNCTION void sum_bags(GLOBAL T* out, GLOBAL INDEX* bag_of, GLOBAL INDEX* bag_size, GLOBAL INDEX* extrema,
                        GLOBAL const T* weight, GLOBAL const INDEX* index, GLOBAL const OFFSET* offsets,
                        GLOBAL const T* factors, const Rows w, const i64 item) {
-  const i64 last = (item + 1) * w.chunk < w.units ? (item + 1) * w.chunk : w.units;
+  const i64 last = SHARE_END(w.chunk, w.units);
   for (i64 bag = item * w.chunk; bag < last; ++bag) {
     const i64 begin = between(offsets[bag], 0, w.count);
     const i64 end = bag + 1 < w.stretches ? between(offsets[bag + 1], begin, w.count) : w.count;
@@ -105,7 +105,7 @@ FUNCTION void spread_bags(GLOBAL SUMS* sums, GLOBAL const T* gradient, GLOBAL co
 // The gradient of each index's factor.
 FUNCTION void factors_of_bags(GLOBAL T* out, GLOBAL const T* gradient, GLOBAL const T* weight,
                               GLOBAL const INDEX* index, GLOBAL const INDEX* bag_of, const Rows w, const i64 item) {
-  const i64 last = (item + 1) * w.chunk < w.units ? (item + 1) * w.chunk : w.units;
+  const i64 last = SHARE_END(w.chunk, w.units);
   for (i64 i = item * w.chunk; i < last; ++i) {
     const i64 row = index[i], bag = bag_of[i];
     A lane[16], sum = 0;
@@ -181,9 +181,9 @@ FUNCTION i64 begin_of(GLOBAL const INDEX* where, const i64 unit, const Rows w) {
   }
   return begin;
 }
-#define EACH_SEGMENT                                                                \
-  const i64 last = (item + 1) * w.chunk < w.units ? (item + 1) * w.chunk : w.units; \
-  i64 begin = begin_of(where, item * w.chunk, w);                                   \
+#define EACH_SEGMENT                              \
+  const i64 last = SHARE_END(w.chunk, w.units);   \
+  i64 begin = begin_of(where, item * w.chunk, w); \
   for (i64 unit = item * w.chunk; unit < last; ++unit)
 #define THIS_SEGMENT                                      \
   if (unit % w.stretches == 0) begin = 0;                 \

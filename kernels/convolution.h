@@ -9,7 +9,7 @@
 #ifdef PLANES
 // planes[block of images][channel][phase][image in the block][z][y][x]; a work item copies some rows.
 FUNCTION void planes_rows(GLOBAL A* planes, GLOBAL const T* from, const Params p, const i64 item) {
-  const i64 end = (item + 1) * p.chunk < p.total ? (item + 1) * p.chunk : p.total;
+  const i64 end = SHARE_END(p.chunk, p.total);
   const i64 channels = p.groups * p.channels, extent = p.extent[2];
   for (i64 t = item * p.chunk; t < end; ++t) {
     i64 rest = t, at[3], in = 1;
@@ -71,7 +71,7 @@ FUNCTION i64 place_of_tap(const Params p, const i64 class_z, const i64 class_y, 
 // their number.
 FUNCTION void strips_of_filter(GLOBAL A* strips, GLOBAL i64* places, GLOBAL const T* filter, const Params p,
                                const i64 item) {
-  const i64 end = (item + 1) * p.chunk < p.total ? (item + 1) * p.chunk : p.total;
+  const i64 end = SHARE_END(p.chunk, p.total);
   const i64 all = p.window[0] * p.window[1] * p.window[2];
   for (i64 t = item * p.chunk; t < end; ++t) {
     const i64 tile = t % p.tiles, group = t / p.tiles % p.groups, at = t / p.tiles / p.groups;
@@ -105,7 +105,7 @@ FUNCTION void tiles_of_image(GLOBAL T* out, GLOBAL const A* planes, GLOBAL const
                              GLOBAL const T* bias,
 #endif
                              const Params p, const i64 item) {
-  const i64 end = (item + 1) * p.chunk < p.total ? (item + 1) * p.chunk : p.total;
+  const i64 end = SHARE_END(p.chunk, p.total);
   for (i64 t = item * p.chunk; t < end; ++t) {
     const i64 inner = p.tiles_first ? p.tiles : p.panels, outer = p.tiles_first ? p.panels : p.tiles;
     const i64 one = t % inner, other = t / inner % outer;
@@ -199,7 +199,7 @@ FUNCTION void tiles_of_image(GLOBAL T* out, GLOBAL const A* planes, GLOBAL const
   }
 FUNCTION void tiles_of_filter(GLOBAL T* out, GLOBAL const A* large, GLOBAL const A* small, const Params p,
                               const i64 item) {
-  const i64 end = (item + 1) * p.chunk < p.total ? (item + 1) * p.chunk : p.total;
+  const i64 end = SHARE_END(p.chunk, p.total);
   const i64 taps = p.window[0] * p.window[1] * p.window[2], columns = p.channels * taps;
   const i64 down = (p.rows + ROWS - 1) / ROWS, across = (columns + VECTORS - 1) / VECTORS;
   i64 all = p.images;
@@ -239,7 +239,7 @@ FUNCTION void tiles_of_filter(GLOBAL T* out, GLOBAL const A* large, GLOBAL const
 #ifdef BIAS_GRADIENT
 // The sum of each channel over all images and points.
 FUNCTION void sums_of_channels(GLOBAL T* out, GLOBAL const T* from, const Params p, const i64 item) {
-  const i64 end = (item + 1) * p.chunk < p.total ? (item + 1) * p.chunk : p.total;
+  const i64 end = SHARE_END(p.chunk, p.total);
   for (i64 channel = item * p.chunk; channel < end; ++channel) {
     A lane[16];
     for (int l = 0; l < 16; ++l) lane[l] = 0;

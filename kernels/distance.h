@@ -38,39 +38,39 @@ FUNCTION i64 pair_of(const i64 a, const i64 b, const i64 rows) {
 }
 
 // Every pair of rows of x, and back.
-#define PDIST                                                                    \
-  const A order = BITS(p.order);                                                 \
-  const i64 end = (item + 1) * p.chunk < p.rows ? (item + 1) * p.chunk : p.rows; \
-  for (i64 a = item * p.chunk; a < end; ++a) {                                   \
-    for (i64 b = a + 1; b < p.rows; ++b) {                                       \
-      A sum = 0;                                                                 \
-      for (i64 m = 0; m < p.columns; ++m) {                                      \
-        const A d = x[a * p.columns + m] - x[b * p.columns + m];                 \
-        NORM_ADD(sum, d);                                                        \
-      }                                                                          \
-      out[pair_of(a, b, p.rows)] = NORM_END(sum);                                \
-    }                                                                            \
+#define PDIST                                                    \
+  const A order = BITS(p.order);                                 \
+  const i64 end = SHARE_END(p.chunk, p.rows);                    \
+  for (i64 a = item * p.chunk; a < end; ++a) {                   \
+    for (i64 b = a + 1; b < p.rows; ++b) {                       \
+      A sum = 0;                                                 \
+      for (i64 m = 0; m < p.columns; ++m) {                      \
+        const A d = x[a * p.columns + m] - x[b * p.columns + m]; \
+        NORM_ADD(sum, d);                                        \
+      }                                                          \
+      out[pair_of(a, b, p.rows)] = NORM_END(sum);                \
+    }                                                            \
   }
-#define PDIST_BACKWARD                                                           \
-  const A order = BITS(p.order);                                                 \
-  const i64 end = (item + 1) * p.chunk < p.rows ? (item + 1) * p.chunk : p.rows; \
-  for (i64 a = item * p.chunk; a < end; ++a) {                                   \
-    for (i64 m = 0; m < p.columns; ++m) {                                        \
-      A sum = 0;                                                                 \
-      for (i64 b = 0; b < p.rows; ++b) {                                         \
-        if (b == a) continue;                                                    \
-        const i64 pair = pair_of(a, b, p.rows);                                  \
-        const A d = x[a * p.columns + m] - x[b * p.columns + m];                 \
-        sum += grad[pair] * norm_gradient(d, far[pair], order);                  \
-      }                                                                          \
-      out[a * p.columns + m] = sum;                                              \
-    }                                                                            \
+#define PDIST_BACKWARD                                           \
+  const A order = BITS(p.order);                                 \
+  const i64 end = SHARE_END(p.chunk, p.rows);                    \
+  for (i64 a = item * p.chunk; a < end; ++a) {                   \
+    for (i64 m = 0; m < p.columns; ++m) {                        \
+      A sum = 0;                                                 \
+      for (i64 b = 0; b < p.rows; ++b) {                         \
+        if (b == a) continue;                                    \
+        const i64 pair = pair_of(a, b, p.rows);                  \
+        const A d = x[a * p.columns + m] - x[b * p.columns + m]; \
+        sum += grad[pair] * norm_gradient(d, far[pair], order);  \
+      }                                                          \
+      out[a * p.columns + m] = sum;                              \
+    }                                                            \
   }
 
 // Slices [outer, inner] of a dense tensor, scaled down to the norm p.most where theirs is larger.
 #define RENORM                                                                         \
   const A order = BITS(p.order), most = BITS(p.most);                                  \
-  const i64 end = (item + 1) * p.chunk < p.size ? (item + 1) * p.chunk : p.size;       \
+  const i64 end = SHARE_END(p.chunk, p.size);                                          \
   for (i64 slice = item * p.chunk; slice < end; ++slice) {                             \
     A total = 0;                                                                       \
     for (i64 o = 0; o < p.outer; ++o) {                                                \

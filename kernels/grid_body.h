@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bodies of the grid samplers: FORWARD, TO_GRID (the grid's gradient), and else the image's.
 const i64 positions = p.out[0] * p.out[1] * p.out[2];
-const i64 last_row = least((item + 1) * p.chunk, p.rows);
+const i64 last_row = SHARE_END(p.chunk, p.rows);
 i32 at[3 * TAPS * TILE];
 A weight[3 * TAPS * TILE];
 #if defined(FORWARD) || defined(TO_GRID)

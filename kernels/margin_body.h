@@ -12,7 +12,7 @@ for (i64 begin = 0; begin < p.rows; begin += 1024) {
 }
 STORE(out, 0, p.mean ? total / (A)p.rows : total);
 #else
-const i64 last_row = (item + 1) * p.chunk < p.rows ? (item + 1) * p.chunk : p.rows;
+const i64 last_row = SHARE_END(p.chunk, p.rows);
 const A margin = BITS(p.margin);
 for (i64 n = item * p.chunk; n < last_row; ++n) {
   const i64 x = n * p.c;

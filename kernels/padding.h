@@ -39,7 +39,7 @@ FUNCTION i64 place(const Places s, const i64 k) {
 }
 
 #define PAD                                                                                            \
-  const i64 end = (item + 1) * p.chunk < p.lines ? (item + 1) * p.chunk : p.lines;                     \
+  const i64 end = SHARE_END(p.chunk, p.lines);                                                         \
   for (i64 line = item * p.chunk; line < end; ++line) {                                                \
     const i64 h = line % p.out[1], d = line / p.out[1] % p.out[0], plane = line / p.out[1] / p.out[0]; \
     const i64 row = (plane * p.in[0] + shown(d - p.pad[0], p.in[0])) * p.in[1];                        \
@@ -54,7 +54,7 @@ FUNCTION i64 place(const Places s, const i64 k) {
 
 // Every element sums the gradients of where it was shown.
 #define PAD_BACKWARD                                                                                    \
-  const i64 end = (item + 1) * p.chunk < p.lines ? (item + 1) * p.chunk : p.lines;                      \
+  const i64 end = SHARE_END(p.chunk, p.lines);                                                          \
   for (i64 line = item * p.chunk; line < end; ++line) {                                                 \
     const i64 h = line % p.in[1], d = line / p.in[1] % p.in[0], plane = line / p.in[1] / p.in[0];       \
     const Places in_d = places_of(d, p.in[0], p.pad[0], p.out[0]);                                      \
@@ -76,7 +76,7 @@ FUNCTION i64 place(const Places s, const i64 k) {
 
 // A line: one row of patches at one place of the kernel. Outside of the image: 0.
 #define IM2COL                                                                                          \
-  const i64 end = (item + 1) * p.chunk < p.lines ? (item + 1) * p.chunk : p.lines;                      \
+  const i64 end = SHARE_END(p.chunk, p.lines);                                                          \
   const T zero = {0};                                                                                   \
   for (i64 line = item * p.chunk; line < end; ++line) {                                                 \
     const i64 gy = line % p.grid[0], kx = line / p.grid[0] % p.kernel[1];                               \
@@ -93,7 +93,7 @@ FUNCTION i64 place(const Places s, const i64 k) {
 
 // A line: one row of the image. Every pixel sums the places of patches that hold it.
 #define COL2IM                                                                     \
-  const i64 end = (item + 1) * p.chunk < p.lines ? (item + 1) * p.chunk : p.lines; \
+  const i64 end = SHARE_END(p.chunk, p.lines);                                     \
   for (i64 line = item * p.chunk; line < end; ++line) {                            \
     const i64 y = line % p.image[0] + p.pad[0], plane = line / p.image[0];         \
     for (i64 j = 0; j < p.image[1]; ++j) {                                         \

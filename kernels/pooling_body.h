@@ -8,7 +8,7 @@
 #endif
 
 #ifdef FORWARD
-const i64 last_row = least((item + 1) * p.chunk, p.rows);
+const i64 last_row = SHARE_END(p.chunk, p.rows);
 for (i64 row = item * p.chunk; row < last_row; ++row) {
   i64 rest = row;
 #ifdef CHANNELS
@@ -104,7 +104,7 @@ for (i64 row = item * p.chunk; row < last_row; ++row) {
 #endif
 
 #ifdef SPREAD  // `from` is the output's gradient, `to` the input's
-const i64 last_row = least((item + 1) * p.chunk, p.rows);
+const i64 last_row = SHARE_END(p.chunk, p.rows);
 for (i64 row = item * p.chunk; row < last_row; ++row) {
   i64 rest = row;
 #ifdef CHANNELS
@@ -169,7 +169,7 @@ for (i64 row = item * p.chunk; row < last_row; ++row) {
 
 #ifdef SCATTER  // whole planes, so that nobody else writes to them; an index from outside is passed over
 const i64 size = p.in[0] * p.in[1] * p.in[2], count = p.out[0] * p.out[1] * p.out[2];
-const i64 last_unit = least((item + 1) * p.chunk, p.rows);
+const i64 last_unit = SHARE_END(p.chunk, p.rows);
 for (i64 unit = item * p.chunk; unit < last_unit; ++unit) {
   const i64 n = unit / p.blocks, c0 = unit % p.blocks * p.block, c1 = least(c0 + p.block, p.c);
   const i64 from_at = n * p.xs[0], index_at = n * p.zs[0], to_at = n * p.ys[0];

@@ -39,3 +39,6 @@ FUNCTION bf16 bf16_of(f32 value) {
 }
 #define NAN_F FLOAT_OF_BITS(0x7fc00000u)
 #define INF_F FLOAT_OF_BITS(0x7f800000u)
+
+// Of `n` things, `chunk` for each work item: where the share of this one, which is called `item`, ends.
+#define SHARE_END(chunk, n) ((item + 1) * (chunk) < (n) ? (item + 1) * (chunk) : (n))

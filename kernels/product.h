@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of matrices: out[b, i, j] = alpha * sum over k of left[b, i, k] * right[b, k, j] + beta * addend[b, i, j].
 // See csrc/portable/matmul.cpp for which of these serves what.
-#define ITEM_END ((item + 1) * p.chunk < p.total ? (item + 1) * p.chunk : p.total)
 
 // Of real numbers; complex ones define their own, and are summed by singles() only.
 #ifndef TIMES
@@ -34,7 +33,8 @@
 // beyond the last.
 #define DEPTH 64
 FUNCTION void pack(GLOBAL A* to, GLOBAL const T* from, const Params p, const i64 item) {
-  const i64 groups = (p.pack_count + GROUP - 1) / GROUP, deep = (p.k + DEPTH - 1) / DEPTH, end = ITEM_END;
+  const i64 groups = (p.pack_count + GROUP - 1) / GROUP, deep = (p.k + DEPTH - 1) / DEPTH,
+            end = SHARE_END(p.chunk, p.total);
   for (i64 t = item * p.chunk; t < end; ++t) {
     const i64 k0 = t % deep * DEPTH, group = t / deep % groups, b = t / deep / groups;
     const i64 k1 = k0 + DEPTH < p.k ? k0 + DEPTH : p.k;
@@ -65,7 +65,7 @@ FUNCTION void pack(GLOBAL A* to, GLOBAL const T* from, const Params p, const i64
 // `deep` tiles take the same panel before the next one comes, and are few enough to stay in a core's cache.
 FUNCTION void tiles(GLOBAL T* out, GLOBAL const A* strips, GLOBAL const A* panels ADDEND_POINTER, const Params p,
                     const i64 item) {
-  const i64 down = (p.m + ROWS - 1) / ROWS, across = (p.n + COLUMNS - 1) / COLUMNS, end = ITEM_END;
+  const i64 down = (p.m + ROWS - 1) / ROWS, across = (p.n + COLUMNS - 1) / COLUMNS, end = SHARE_END(p.chunk, p.total);
   for (i64 t = item * p.chunk; t < end; ++t) {
     const i64 b = t / down / across, in_batch = t % (down * across), block = in_batch / (p.deep * across);
     const i64 in_block = in_batch - block * p.deep * across;
@@ -112,7 +112,7 @@ FUNCTION void tiles(GLOBAL T* out, GLOBAL const A* strips, GLOBAL const A* panel
   }
 FUNCTION void stretches(GLOBAL T* out, GLOBAL const T* left, GLOBAL const T* right ADDEND_POINTER, const Params p,
                         const i64 item) {
-  const i64 across = (p.n + STRETCH - 1) / STRETCH, end = ITEM_END;
+  const i64 across = (p.n + STRETCH - 1) / STRETCH, end = SHARE_END(p.chunk, p.total);
   for (i64 t = item * p.chunk; t < end; ++t) {
     const i64 b = t / across, j0 = t % across * STRETCH, there = p.n - j0 < STRETCH ? p.n - j0 : STRETCH;
     A sum[ROWS * STRETCH];
@@ -155,7 +155,7 @@ FUNCTION void stretches(GLOBAL T* out, GLOBAL const T* left, GLOBAL const T* rig
   }
 FUNCTION void dots(GLOBAL T* out, GLOBAL const T* left, GLOBAL const T* right ADDEND_POINTER, const Params p,
                    const i64 item) {
-  const i64 down = (p.m + ROWS - 1) / ROWS, across = (p.n + VECTORS - 1) / VECTORS, end = ITEM_END;
+  const i64 down = (p.m + ROWS - 1) / ROWS, across = (p.n + VECTORS - 1) / VECTORS, end = SHARE_END(p.chunk, p.total);
   for (i64 t = item * p.chunk; t < end; ++t) {
     const i64 i0 = t % down * ROWS, j0 = t / down % across * VECTORS, b = t / down / across;
     EACH_VECTOR(DOT_COLUMN, 0)
@@ -188,7 +188,7 @@ FUNCTION void dots(GLOBAL T* out, GLOBAL const T* left, GLOBAL const T* right AD
 #define LANES 16
 FUNCTION void singles(GLOBAL T* out, GLOBAL const T* left, GLOBAL const T* right ADDEND_POINTER, const Params p,
                       const i64 item) {
-  const i64 end = ITEM_END;
+  const i64 end = SHARE_END(p.chunk, p.total);
   for (i64 t = item * p.chunk; t < end; ++t) {
     const i64 j = t % p.n, i = t / p.n % p.m, b = t / p.n / p.m;
     const i64 x = b * p.left_batch + i * p.left_row, y = b * p.right_batch + j * p.right_column;

@@ -3,7 +3,7 @@
 // lie side by side (CHANNELS), else along the width.
 #ifdef TABLE
 for (int d = 0; d < 3; ++d) {
-  const i64 chunk = (p.out[d] + p.tables - 1) / p.tables, end = least((item + 1) * chunk, p.out[d]);
+  const i64 chunk = (p.out[d] + p.tables - 1) / p.tables, end = SHARE_END(chunk, p.out[d]);
   for (i64 o = item * chunk; o < end; ++o) {
     if (p.missing[d]) {
       STARTS(d)[o] = 0;
@@ -16,7 +16,7 @@ for (int d = 0; d < 3; ++d) {
 #endif
 
 #ifdef FORWARD
-const i64 last_row = least((item + 1) * p.chunk, p.rows);
+const i64 last_row = SHARE_END(p.chunk, p.rows);
 for (i64 row = item * p.chunk; row < last_row; ++row) {
   i64 rest = row;
 #ifdef CHANNELS
@@ -79,7 +79,7 @@ for (i64 row = item * p.chunk; row < last_row; ++row) {
 #endif
 
 #ifdef BACKWARD  // `from` is the output's gradient, `to` the input's
-const i64 last_row = least((item + 1) * p.chunk, p.rows);
+const i64 last_row = SHARE_END(p.chunk, p.rows);
 for (i64 row = item * p.chunk; row < last_row; ++row) {
   i64 rest = row;
 #ifdef CHANNELS

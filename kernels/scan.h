@@ -27,7 +27,7 @@ FUNCTION A log_sum(const A a, const A b) {
 
 // A unit of work: a tile of lines, and one of the p.blocks parts that its lines are cut into.
 #define EACH_UNIT(text)                                                                  \
-  const i64 end = (item + 1) * p.chunk < p.units ? (item + 1) * p.chunk : p.units;       \
+  const i64 end = SHARE_END(p.chunk, p.units);                                           \
   const i64 tiles = (p.inner + TILE - 1) / TILE;                                         \
   for (i64 unit = item * p.chunk; unit < end; ++unit) {                                  \
     const i64 block = unit % p.blocks, tile = unit / p.blocks, c0 = tile % tiles * TILE; \

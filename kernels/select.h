@@ -25,7 +25,7 @@ typedef struct {
 
 FUNCTION void scan(GLOBAL const S* tested, GLOBAL i64* partial, GLOBAL T* out, GLOBAL const U* in, const Scan w,
                    const i64 item) {
-  const i64 run = w.size[RANK - 1], last = (item + 1) * w.chunk < w.numel ? (item + 1) * w.chunk : w.numel;
+  const i64 run = w.size[RANK - 1], last = SHARE_END(w.chunk, w.numel);
   i64 n = 0;
 #if EMITS
   for (i64 i = 0; i < item; ++i) n += partial[i];

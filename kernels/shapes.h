@@ -15,7 +15,7 @@
 
 // Of tril and triu: columns [first, last) are kept. An element is `wide` of T.
 #define TRIANGLE                                                                       \
-  const i64 end = (item + 1) * p.chunk < p.lines ? (item + 1) * p.chunk : p.lines;     \
+  const i64 end = SHARE_END(p.chunk, p.lines);                                         \
   for (i64 line = item * p.chunk; line < end; ++line) {                                \
     i64 edge = line % p.rows + p.diagonal + (p.upper ? 0 : 1);                         \
     edge = edge < 0 ? 0 : edge > p.columns ? p.columns : edge;                         \

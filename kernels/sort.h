@@ -109,7 +109,7 @@ FUNCTION i64 first_result(GLOBAL const K* keys, const i64 n, const i64 k) {
 
 // An item sorts lines one after the other.
 #define SORT_LINES                                                                         \
-  const i64 end = (item + 1) * p.each < p.lines ? (item + 1) * p.each : p.lines;           \
+  const i64 end = SHARE_END(p.each, p.lines);                                              \
   GLOBAL K* const keys = key + item * 2 * p.size;                                          \
   GLOBAL u32* const order = rank + item * 2 * p.size;                                      \
   for (i64 line = item * p.each; line < end; ++line) {                                     \
@@ -124,7 +124,7 @@ FUNCTION i64 first_result(GLOBAL const K* keys, const i64 n, const i64 k) {
 
 // The same of long lines, by many items: every line falls into p.blocks blocks of p.chunk elements.
 #define EACH_BLOCK                                                                                            \
-  const i64 end = (item + 1) * p.each < p.lines * p.blocks ? (item + 1) * p.each : p.lines * p.blocks;        \
+  const i64 end = SHARE_END(p.each, p.lines * p.blocks);                                                      \
   for (i64 unit = item * p.each; unit < end; ++unit) {                                                        \
     const i64 line = unit / p.blocks, block = unit % p.blocks, begin = block * p.chunk, base = line * p.size; \
     const i64 stop = begin + p.chunk < p.size ? begin + p.chunk : p.size;
@@ -209,7 +209,7 @@ FUNCTION void insert(K* best, u32* place, const i64 n, const K key, const u32 at
   }
 // The first of the blocks' lists, which stand in order. An item is p.each lines.
 #define LINE_BEST                                                                      \
-  const i64 end = (item + 1) * p.each < p.lines ? (item + 1) * p.each : p.lines;       \
+  const i64 end = SHARE_END(p.each, p.lines);                                          \
   for (i64 line = item * p.each; line < end; ++line) {                                 \
     K best[MOST];                                                                      \
     u32 place[MOST];                                                                   \

@@ -124,7 +124,7 @@ const char* const kMaps[] = {
 };
 
 constexpr const char* kMembers = "  i64 total, chunk, m, n, inner, span, roots, forward;\n  u64 scale";
-constexpr const char* kFrame = "  const i64 end = (item + 1) * p.chunk < p.total ? (item + 1) * p.chunk : p.total;\n";
+constexpr const char* kFrame = "  const i64 end = SHARE_END(p.chunk, p.total);\n";
 
 std::string head_of(fl_dtype complex) {
   return std::string("#define A ") + element_name(complex) + "\n#define BITS(x) BITS_" +

@@ -22,7 +22,7 @@ class HistogramRow : public Row {
     const std::string type = type_name(in.dtype), a = arithmetic_name(in.dtype);
     source.members = "  i64 numel, chunk, bins, rows;\n  u64 low, high";
     source.pointers = {{type, "x"}, {"u32", "counts", true}, {type, "out", true}};
-    source.body = adds ? "  const i64 end = (item + 1) * p.chunk < p.bins ? (item + 1) * p.chunk : p.bins;\n"
+    source.body = adds ? "  const i64 end = SHARE_END(p.chunk, p.bins);\n"
                          "  for (i64 bin = item * p.chunk; bin < end; ++bin) {\n"
                          "    u64 total = 0;\n"
                          "    for (i64 row = 0; row < p.rows; ++row) total += counts[row * p.bins + bin];\n"
@@ -30,7 +30,7 @@ class HistogramRow : public Row {
                              type + "(out, bin, (" + a + ")total);\n  }\n"
                        : "  const " + a + " low = BITS_" + a + "(p.low), high = BITS_" + a +
                              "(p.high);\n"
-                             "  const i64 end = (item + 1) * p.chunk < p.numel ? (item + 1) * p.chunk : p.numel;\n"
+                             "  const i64 end = SHARE_END(p.chunk, p.numel);\n"
                              "  GLOBAL u32* const row = counts + item * p.bins;\n"
                              "  for (i64 bin = 0; bin < p.bins; ++bin) row[bin] = 0;\n"
                              "  for (i64 i = item * p.chunk; i < end; ++i) {\n"

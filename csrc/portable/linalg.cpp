@@ -109,7 +109,7 @@ Source Problem::write() const {
   for (size_t d = 0; d < rank; ++d) source.members += ", size" + number_text(d);
   for (const Number& number : numbers_) source.members += std::string(", ") + number.name;
   std::string& body = source.body;
-  body = "  const i64 end = (item + 1) * p.chunk < p.batches ? (item + 1) * p.chunk : p.batches;\n";
+  body = "  const i64 end = SHARE_END(p.chunk, p.batches);\n";
   if (work_ > 0) {
     source.pointers.push_back({"T", "room", true});
     body += "  GLOBAL T* const work = room + item * p.work;\n";

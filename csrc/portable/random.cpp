@@ -142,7 +142,7 @@ class FillRow : public Row {
     }
     const std::string per_block = plan.wide ? "2" : "4";
     source.body =
-        "  const i64 end = (item + 1) * p.chunk < p.numel ? (item + 1) * p.chunk : p.numel;\n"
+        "  const i64 end = SHARE_END(p.chunk, p.numel);\n"
         "  for (i64 e = item * p.chunk; e < end; e += " +
         per_block +
         ") {\n"

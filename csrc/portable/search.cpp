@@ -85,7 +85,7 @@ class SearchRow : public Row {
                                   ? "(" + out + ")place_of(line, " + sorter + "e / p.each * p.n, p.n, value)"
                                   : std::string("(b8)") + (reading.flag ? "!" : "") + "is_among(line, p.n, value)";
     source.body =
-        "  const i64 end = (item + 1) * p.chunk < p.numel ? (item + 1) * p.chunk : p.numel;\n"
+        "  const i64 end = SHARE_END(p.chunk, p.numel);\n"
         "  for (i64 e = item * p.chunk; e < end; ++e) {\n    const A value = " +
         value + ";\n    out[e] = " + found + ";\n  }\n";
     return source;

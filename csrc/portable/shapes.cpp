@@ -337,7 +337,7 @@ class CatRow : public MoveRow {
     source.members = "  i64 numel, chunk, width, first, start[" + std::to_string(count + 1) + "]";
     source.pointers = {{t, "out", true}};
     source.body = "  const i64 band = p.start[" + std::to_string(count) +
-                  "], end = (item + 1) * p.chunk < p.numel ? (item + 1) * p.chunk : p.numel;\n"
+                  "], end = SHARE_END(p.chunk, p.numel);\n"
                   "  i64 e = item * p.chunk, row = e / band, c = e % band;\n"
                   "  while (e < end) {\n";
     for (size_t k = 0; k < count; ++k) {

@@ -70,7 +70,7 @@ class SoftmaxRow : public Row {
       return "softmax" + gradient + form + "(" + operands + ", at, p.size" + rest + ");\n";
     };
     source.body =
-        "  const i64 end = (item + 1) * p.chunk < p.lines ? (item + 1) * p.chunk : p.lines;\n"
+        "  const i64 end = SHARE_END(p.chunk, p.lines);\n"
         "  for (i64 line = item * p.chunk; line < end;) {\n"
         "    const i64 at = line / p.inner * p.inner * p.size + line % p.inner;\n";
     if (vectors && reading.inner == 1) {
