@@ -20,6 +20,7 @@ struct Selecting {
 constexpr uint32_t kDense = FL_KERNEL_CONTIGUOUS_INPUTS | FL_KERNEL_CONTIGUOUS_OUTPUTS;
 const Selecting kOperators[] = {
     {"aten::nonzero", Choice::Positions, 0},
+    {"aten::nonzero_static", Choice::FixedPositions, 0},
     {"aten::masked_select", Choice::Masked, FL_KERNEL_CONTIGUOUS_OUTPUTS},
     {"aten::masked_scatter", Choice::Scattered, FL_KERNEL_CONTIGUOUS_INPUTS},
     {"aten::repeat_interleave.Tensor", Choice::Repeated, kDense},

@@ -328,6 +328,12 @@ bool repeat(const RuleArgs& a, Outputs& o) {
   return give(o, dense(sizes, self.scalar_type()));
 }
 
+// PyTorch's own rule lays the places out by columns, as another backend's kernel does.
+bool nonzero_static(const RuleArgs& a, Outputs& o) {
+  const int64_t size = a.integer(1);
+  return size >= 0 && give(o, dense({size, a.tensor(0).dim()}, at::kLong));
+}
+
 // ---- Fourier transforms ------------------------------------------------------------------------------------------
 
 // With MKL the transformed dimensions come out innermost, in order; around them what stays, by the input's strides.
@@ -473,6 +479,7 @@ constexpr ShapeRuleRow kRows[] = {
     {"aten::index_reduce", index_add},
     {"aten::index_select", index_select},
     {"aten::max_unpool2d", unpool_2d},
+    {"aten::nonzero_static", nonzero_static},
     {"aten::repeat", repeat},
     {"aten::roll", roll},
     {"aten::take", take},

@@ -26,7 +26,7 @@ REDUCTIONS = "all amax amin any argmax argmin mean nansum prod std std_mean sum 
 PRODUCTS = "addmm addmv baddbmm bmm dot inner matmul mm mv nn.functional.linear softmax log_softmax"
 INDEXING = """
 __getitem__ bucketize gather index_add index_fill index_put index_reduce.mean index_select isin masked_scatter
-masked_select nn.functional.embedding nn.functional.max_unpool2d nonzero put repeat_interleave
+masked_select nn.functional.embedding nn.functional.max_unpool2d nonzero nonzero_static put repeat_interleave
 scatter scatter_add scatter_reduce.mean searchsorted take _segment_reduce.lengths
 """
 POOLING = """

@@ -224,6 +224,14 @@ def _watch_cases(watch: Watch) -> None:
             cases.append(lambda a=matrix: torch.geqrf(a))
             for driver in (None, "gels", "gelsy", "gelss"):
                 cases += [lambda a=matrix, b=b, d=driver: torch.linalg.lstsq(a, b, driver=d) for b in (vector, sides)]
+    for length in (5, 1):
+        for dtype in (torch.float32, torch.bfloat16):
+            q, k = torch.randn(2, length, 3, 8, dtype=dtype), torch.randn(2, 3, 7, 8, dtype=dtype)
+            for query in (q.transpose(1, 2), q.transpose(1, 2).contiguous()):
+                query = query.detach().requires_grad_()
+                cases.append(
+                    lambda q=query, k=k: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, k)[0]
+                )
     for case in cases:
         with watch:
             output = case()
