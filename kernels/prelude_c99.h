@@ -38,6 +38,13 @@ FUNCTION f64 BITS_f64(u64 x) {
   } u = {x};
   return u.value;
 }
+FUNCTION u64 BITS_OF_DOUBLE(f64 x) {
+  union {
+    f64 value;
+    u64 bits;
+  } u = {x};
+  return u.bits;
+}
 #define BITS_f32(x) FLOAT_OF_BITS((u32)(x))
 #define LOAD_f16(p, i) ((f32)(p)[i])
 #define STORE_f16(p, i, v) ((p)[i] = (f16)(v))

@@ -19,6 +19,7 @@ typedef float f32;
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef double f64;
 #define BITS_f64(x) as_double((u64)(x))
+#define BITS_OF_DOUBLE(x) as_ulong(x)
 #endif
 #define BITS_f32(x) as_float((u32)(x))
 #define FLOAT_OF_BITS(x) as_float(x)

@@ -84,13 +84,12 @@ std::string value_of(Kind kind, bool wide, const std::string& type, bool is_inte
     case Kind::LogNormal: {
       const std::string mate = wide ? "unit_f64(wide_word(word, k ^ 1))" : "unit_f32(word[k ^ 1])";
       return "const A mine = " + unit + ", other = " + mate +
-             ";\n const A radius = sqrt((A)-2 * m_log((A)1 - (k & 1 ? other : mine)));\n"
-             " const A angle = (A)6.283185307179586 * (k & 1 ? mine : other);\n"
-             " const A drawn = SECOND * (radius * (k & 1 ? sin(angle) : cos(angle)));\n STORE_" +
+             ";\n const A radius = sqrt((A)-2 * log_of_unit((A)1 - (k & 1 ? other : mine)));\n"
+             " const A drawn = SECOND * (radius * circle(k & 1 ? mine : other, k & 1));\n STORE_" +
              type + "(out, e + k, " + (kind == Kind::LogNormal ? "m_exp(FIRST + drawn)" : "FIRST + drawn") + ");\n";
     }
     case Kind::Exponential:
-      return "STORE_" + type + "(out, e + k, -m_log((A)1 - " + unit + ") / FIRST);\n";
+      return "STORE_" + type + "(out, e + k, -log_of_unit((A)1 - " + unit + ") / FIRST);\n";
     case Kind::Cauchy:  // tan(pi (u - 1/2)) by the distance from the nearer pole
       return "const A u = " + unit +
              ";\n const A near = (A)3.141592653589793 * (u < (A)0.5 ? u : 1 - u);\n"

@@ -110,27 +110,47 @@ Tuner::Known Tuner::find_out(const fl_call& call, fl_dtype dtype) {
   return known;
 }
 
+/// Tells what keeps the caller waiting, as soon as that takes a while and then every other second.
+class Tuner::Progress {
+ public:
+  explicit Progress(std::string what) : what_(std::move(what)) {}
+  void step(const std::string& doing) {
+    const Clock::time_point now = Clock::now();
+    if (now < next_) return;
+    next_ = now + std::chrono::seconds(2);
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - start_).count();
+    runtime::log(FL_LOG_WARNING, "tuning " + what_ + ": " + doing + " (since " + std::to_string(seconds) +
+                                     " s; done once for a device and remembered; TORCH_FL_TUNE=0 goes without)");
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string what_;
+  Clock::time_point start_ = Clock::now(), next_ = start_ + std::chrono::seconds(1);
+};
+
 Tuner::Known Tuner::measure(const fl_call& call, fl_dtype dtype) {
   const std::vector<TileShare> all = tile_shares(dtype, true);
+  const std::string name = std::string(type_name(dtype)) + " on " + device(call).properties.name;
+  Progress progress(name);
   const auto of_width = [&](int width) {
     std::vector<Trial> trials;
     for (const TileShare& candidate : all) {
-      if (candidate.tile.width == width) trials.push_back(prepare(call, dtype, candidate.tile));
+      if (candidate.tile.width == width) trials.push_back(prepare(call, dtype, candidate.tile, progress));
     }
     return trials;
   };
-  const std::string name = std::string(type_name(dtype)) + " on " + device(call).properties.name;
   runtime::log(FL_LOG_INFO, "tuning " + name + ": compiling");
   std::vector<Trial> trials = of_width(all.front().tile.width);
   const auto narrow =
       std::find_if(all.begin(), all.end(), [&](const TileShare& s) { return s.tile.width != all.front().tile.width; });
-  trials.push_back(prepare(call, dtype, narrow->tile));
+  trials.push_back(prepare(call, dtype, narrow->tile, progress));
   runtime::log(FL_LOG_INFO, "tuning " + name + ": measuring");
-  race(call, dtype, trials);
+  race(call, dtype, trials, progress);
   const auto slower = [](const Trial& a, const Trial& b) { return a.speed < b.speed; };
   const bool wide = std::max_element(trials.begin(), trials.end(), slower) != trials.end() - 1;
   trials.pop_back();
-  if (!wide) race(call, dtype, trials = of_width(narrow->tile.width));
+  if (!wide) race(call, dtype, trials = of_width(narrow->tile.width), progress);
   const Trial top = *std::max_element(trials.begin(), trials.end(), slower);
   Known known;
   for (const Trial& trial : trials) {
@@ -141,14 +161,15 @@ Tuner::Known Tuner::measure(const fl_call& call, fl_dtype dtype) {
   // More items balance better, fewer start sooner. A difference within the noise leaves it as it is.
   std::vector<Trial> counts(4, top);
   for (size_t i = 0; i < counts.size(); ++i) counts[i].items_per_unit = kItemsPerUnit << i >> 2;
-  race(call, dtype, counts);
+  race(call, dtype, counts, progress);
   const Trial most = *std::max_element(counts.begin(), counts.end(), slower);
   if (most.speed > 1.05 * counts[2].speed) known.items_per_unit = most.items_per_unit;
   runtime::log(FL_LOG_INFO, "tuning " + name + ": " + std::to_string(known.items_per_unit) + " work items per unit");
   return known;
 }
 
-Tuner::Trial Tuner::prepare(const fl_call& call, fl_dtype dtype, const Tile& tile) {
+Tuner::Trial Tuner::prepare(const fl_call& call, fl_dtype dtype, const Tile& tile, Progress& progress) {
+  progress.step("compiling tile " + describe(tile));
   VariantKey key;
   key.add(static_cast<uint32_t>(dtype));
   add_tile(key, tile);
@@ -166,7 +187,7 @@ Tuner::Trial Tuner::prepare(const fl_call& call, fl_dtype dtype, const Tile& til
 }
 
 // In turns, so that what else the machine does meanwhile meets all of them.
-void Tuner::race(const fl_call& call, fl_dtype dtype, std::vector<Trial>& trials) {
+void Tuner::race(const fl_call& call, fl_dtype dtype, std::vector<Trial>& trials, Progress& progress) {
   runtime::Device& on = device(call);
   const int64_t element = dtype == FL_FLOAT64 ? 8 : 4;
   const auto tiles = [](const Tile& tile) {
@@ -192,6 +213,7 @@ void Tuner::race(const fl_call& call, fl_dtype dtype, std::vector<Trial>& trials
   }
   for (int run = 0; run <= kRuns; ++run) {
     for (Trial& trial : trials) {
+      progress.step("measuring tile " + describe(trial.tile));
       const int64_t total = tiles(trial.tile);
       const Split work = split(on, total, 1, trial.items_per_unit);
       Members<5> words;

@@ -37,8 +37,9 @@ class Tuner : public Row {
     fl_module module;
     double speed;  ///< multiplications per nanosecond
   };
-  Trial prepare(const fl_call& call, fl_dtype dtype, const Tile& tile);
-  void race(const fl_call& call, fl_dtype dtype, std::vector<Trial>& trials);
+  class Progress;
+  Trial prepare(const fl_call& call, fl_dtype dtype, const Tile& tile, Progress& progress);
+  void race(const fl_call& call, fl_dtype dtype, std::vector<Trial>& trials, Progress& progress);
 
   void wait(const fl_call& call);
 

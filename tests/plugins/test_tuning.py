@@ -67,3 +67,13 @@ def test_a_damaged_file_is_measured_anew(tmp_path: Path) -> None:
         file.write_text(broken)
         assert "GFLOP/s" in run(tmp_path)[1]
         assert file.read_text().split("\n", 1)[0] == key
+
+
+def test_a_long_wait_is_explained(tmp_path: Path) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text('#!/bin/sh\nsleep 0.4\nexec cc "$@"\n')
+    compiler.chmod(0o755)
+    log = run(tmp_path, SIMCHIP_CC=str(compiler), TORCH_FL_LOG="warning")[1]
+    assert "tuning f32 on" in log
+    assert "compiling tile" in log
+    assert "TORCH_FL_TUNE=0" in log

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <numbers>
 #include <vector>
 
 namespace torch_fl::runtime {
@@ -84,16 +86,21 @@ TYPED_TEST(Distribution, UniformNeverReachesItsEnd) {
   for (int64_t e = 0; e < this->kN; ++e) EXPECT_EQ(this->out[static_cast<size_t>(e)], from);
 }
 
+// The prescribed operations round several times, and are no farther from the truth than a library's.
+template <class T>
+void expect_accurate(T value, long double expected) {
+  EXPECT_LE(std::abs(value - expected), 4 * std::numeric_limits<T>::epsilon() * std::abs(expected)) << expected;
+}
+
 TYPED_TEST(Distribution, NormalIsBoxMullerOnPairs) {
   using T = TypeParam;
   for (const int64_t n : {this->kN, int64_t{1}, int64_t{2}, int64_t{4}}) {
     std::vector<T> values(static_cast<size_t>(n) + 1, T(-7));
-    philox_normal(values.data(), n, kSeed, kOffset, 10.0, 2.0);
+    philox_normal(values.data(), n, kSeed, kOffset, 0.0, 2.0);
     for (int64_t e = 0; e < n; ++e) {
-      const T u1 = T(1) - Is64<T>::unit(e / 2 * 2), u2 = Is64<T>::unit(e / 2 * 2 + 1);
-      const T r = std::sqrt(T(-2) * std::log(u1)), angle = T(2) * T(3.14159265358979323846) * u2;
-      const T expected = T(10) + T(2) * (e % 2 == 0 ? r * std::cos(angle) : r * std::sin(angle));
-      EXPECT_EQ(values[static_cast<size_t>(e)], expected) << e;
+      const long double u1 = 1 - Is64<T>::unit(e / 2 * 2), u2 = Is64<T>::unit(e / 2 * 2 + 1);
+      const long double r = 2 * std::sqrt(-2 * std::log(u1)), angle = 2 * std::numbers::pi_v<long double> * u2;
+      expect_accurate(values[static_cast<size_t>(e)], e % 2 == 0 ? r * std::cos(angle) : r * std::sin(angle));
     }
     EXPECT_EQ(values[static_cast<size_t>(n)], T(-7));
   }
@@ -116,7 +123,7 @@ TYPED_TEST(Distribution, Exponential) {
   philox_exponential(this->out.data(), this->kN, kSeed, kOffset, 1.5);
   for (int64_t e = 0; e < this->kN; ++e) {
     const T value = this->out[static_cast<size_t>(e)];
-    EXPECT_EQ(value, -std::log(T(1) - Is64<T>::unit(e)) / T(1.5)) << e;
+    expect_accurate(value, -std::log(1 - static_cast<long double>(Is64<T>::unit(e))) / 1.5L);
     EXPECT_TRUE(std::isfinite(value) && value >= 0);
   }
   this->expect_end_untouched();

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -11,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from opencl_chips import CHIPS, MISSING, PLUGINS, PROBLEM
-from opencl_host import Chip, Plugin
+from opencl_host import HERE, Chip, Plugin
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -38,3 +40,15 @@ def plugins() -> dict[str, Plugin]:
 def kind(request: pytest.FixtureRequest) -> str:
     """The kind of memory of the test's chip."""
     return request.node.callspec.params["chip"].split("-", 1)[1]
+
+
+@pytest.fixture(scope="session")
+def loader(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A loader that counts waits, and fails when told to."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or pytest.skip("no C compiler")
+    library = tmp_path_factory.mktemp("loader") / "libfailing_opencl.so"
+    source = HERE / "failing_opencl.c"
+    command = [compiler, "-shared", "-fPIC", source, "-o", library, "-Wl,--no-as-needed", "-l:libOpenCL.so.1", "-ldl"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return str(library)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * An OpenCL loader that fails when told to: the real one, which this library is linked to, with some functions in
- * front. A test sets the code of the failure in `fail_<function>`; 0 is success.
+ * front. A test sets the code of the failure in `fail_<function>`; 0 is success. `waits` counts what the host waited
+ * for.
  */
 #include <dlfcn.h>
 #include <stddef.h>
@@ -10,13 +11,37 @@
 #define EXPORT __attribute__((visibility("default")))
 
 EXPORT int32_t fail_clFinish, fail_event, fail_clCreateBuffer, fail_clCreateContext, fail_clEnqueueNDRangeKernel;
+EXPORT int64_t waits;
 
 static void* real(const char* name) { return dlsym(dlopen("libOpenCL.so.1", RTLD_NOW), name); }
 
 EXPORT int32_t clFinish(void* queue) {
   int32_t (*function)(void*) = real("clFinish");
+  __atomic_fetch_add(&waits, 1, __ATOMIC_RELAXED);
   const int32_t code = function(queue);
   return fail_clFinish != 0 ? fail_clFinish : code;
+}
+
+EXPORT int32_t clWaitForEvents(uint32_t n, void* const* list) {
+  int32_t (*function)(uint32_t, void* const*) = real("clWaitForEvents");
+  __atomic_fetch_add(&waits, 1, __ATOMIC_RELAXED);
+  return function(n, list);
+}
+
+EXPORT void* clEnqueueMapBuffer(void* queue, void* buffer, uint32_t blocking, uint64_t flags, size_t offset, size_t size,
+                                uint32_t n, void* const* list, void** event, int32_t* code) {
+  void* (*function)(void*, void*, uint32_t, uint64_t, size_t, size_t, uint32_t, void* const*, void**, int32_t*) =
+      real("clEnqueueMapBuffer");
+  if (blocking) __atomic_fetch_add(&waits, 1, __ATOMIC_RELAXED);
+  return function(queue, buffer, blocking, flags, offset, size, n, list, event, code);
+}
+
+EXPORT int32_t clEnqueueSVMMap(void* queue, uint32_t blocking, uint64_t flags, void* pointer, size_t size, uint32_t n,
+                               void* const* list, void** event) {
+  int32_t (*function)(void*, uint32_t, uint64_t, void*, size_t, uint32_t, void* const*, void**) =
+      real("clEnqueueSVMMap");
+  if (blocking) __atomic_fetch_add(&waits, 1, __ATOMIC_RELAXED);
+  return function(queue, blocking, flags, pointer, size, n, list, event);
 }
 
 /* The status of every command. */

@@ -6,6 +6,7 @@ several_chips.py NAME calls the function of that name; what it returns is printe
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import json
 import os
@@ -164,6 +165,42 @@ def draw(folder: str) -> None:
                 torch.rand(5, device=device)
                 drawn[f"{draw_name} {n}"] = [function(n, device).cpu() for _ in range(2)]
         torch.save(drawn, pathlib.Path(folder) / f"{name}{hidden or ''}.pt")
+
+
+# ---- Waiting
+def waits(device: str) -> dict[str, int]:
+    """How often the host waits in 20 steps of training, in one that also reads the loss, and in copies of a batch."""
+    counted = ctypes.c_int64.in_dll(ctypes.CDLL(os.environ["TORCH_FL_OPENCL_LIBRARY"]), "waits")
+    torch_fl.set_config("fallback", "deny")
+    torch.manual_seed(0)
+    parts = [torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.MaxPool2d(2)]
+    parts += [torch.nn.Flatten(), torch.nn.Dropout(0.2), torch.nn.Linear(128, 32), torch.nn.LayerNorm(32)]
+    network = torch.nn.Sequential(*parts, torch.nn.GELU(), torch.nn.Linear(32, 10)).to(device)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
+    images, labels = torch.randn(16, 1, 8, 8).to(device), torch.randint(0, 10, (16,)).to(device)
+
+    def step() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(network(images), labels)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        return loss.detach()
+
+    def waited(function: Any) -> int:
+        before = counted.value
+        function()
+        return counted.value - before
+
+    for _ in range(3):  # compiling, loading, the first memory
+        step()
+    torch.fl.synchronize(device)
+    batch = torch.randn(16, 1, 8, 8).pin_memory(device)
+    return {
+        "steps": waited(lambda: [step() for _ in range(20)]),
+        "read": waited(lambda: step().item()),
+        "pinned": waited(lambda: images.copy_(batch, non_blocking=True)),
+    }
 
 
 # ---- Memory

@@ -4,28 +4,14 @@
 from __future__ import annotations
 
 import ctypes as C
-import shutil
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-import opencl_host
 import pytest
 from opencl_host import DEVICE_LOST, INTERNAL, INVALID_ARGUMENT, OUT_OF_MEMORY, Chip, Plugin, PluginError
 
 NOT_AVAILABLE, ALLOCATION_FAILURE, OUT_OF_RESOURCES, INVALID_WORK_GROUP_SIZE = -2, -4, -5, -54
 KERNEL = "__kernel void k(__global int* a, ulong o) { a[o / 4] = 1; }"
-
-
-@pytest.fixture(scope="module")
-def loader(tmp_path_factory) -> str:
-    compiler = shutil.which("cc") or shutil.which("gcc") or pytest.skip("no C compiler")
-    library = tmp_path_factory.mktemp("loader") / "libfailing_opencl.so"
-    source = opencl_host.HERE / "failing_opencl.c"
-    command = [compiler, "-shared", "-fPIC", source, "-o", library, "-Wl,--no-as-needed", "-l:libOpenCL.so.1", "-ldl"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return str(library)
 
 
 @pytest.fixture
