@@ -9,6 +9,7 @@
 #include <ATen/ops/histogram_native.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "router.h"
@@ -25,10 +26,10 @@ bool chip_has(const Tensor& t, std::initializer_list<const char*> ops) {
   return std::all_of(ops.begin(), ops.end(), [&](const char* op) { return has_kernel(chip, op); });
 }
 
-// Of the types that kernels compare, real ones.
+// Of the real types that kernels compare: not the 8-bit floating-point ones, nor the wider unsigned ones.
 bool is_ordered(at::ScalarType type) {
-  return at::isIntegralType(type, true) ||
-         (at::isFloatingType(type) && c10::elementSize(type) > 1);  // not the 8-bit ones
+  return (at::isIntegralType(type, true) && !c10::isBarebonesUnsignedType(type)) ||
+         (at::isFloatingType(type) && c10::elementSize(type) > 1);
 }
 
 // ---- Equality ---------------------------------------------------------------------------------------------------

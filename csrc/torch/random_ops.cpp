@@ -304,6 +304,17 @@ void check_multinomial(const at::Tensor& self, int64_t n, bool replacement, cons
   TORCH_CHECK(self.size(-1) <= kMostCategories, "number of categories cannot exceed 2^24");
 }
 
+// In one read; the texts are those of either algorithm of the CPU.
+void check_weights(const at::Tensor& p, bool many) {
+  const at::Tensor finite = p.lt(std::numeric_limits<double>::infinity()).all();
+  const at::Tensor state = at::stack({p.ge(0).all(), finite, p.sum(-1).gt(0).all()}).to(at::kCPU);
+  const bool* const holds = state.const_data_ptr<bool>();
+  TORCH_CHECK(many || (holds[0] && holds[1]), "probability tensor contains either `inf`, `nan` or element < 0");
+  TORCH_CHECK(holds[0], "invalid multinomial distribution (encountering probability entry < 0)");
+  TORCH_CHECK(holds[1], "invalid multinomial distribution (encountering probability entry = infinity or NaN)");
+  TORCH_CHECK(holds[2], "invalid multinomial distribution (sum of probabilities <= 0)");
+}
+
 // Of draws of other operators, so that a seed gives the same numbers on every chip. Waits: weights are checked.
 at::Tensor& multinomial_out(const at::Tensor& self, c10::SymInt samples, bool replacement, Generator g,
                             at::Tensor& out) {
@@ -312,10 +323,7 @@ at::Tensor& multinomial_out(const at::Tensor& self, c10::SymInt samples, bool re
   out.resize_(self.dim() == 1 ? at::DimVector{n} : at::DimVector{self.size(0), n});  // without a warning
   if (out.numel() == 0) return out;
   const at::Tensor p = self.to(self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).contiguous();
-  const at::Tensor valid = p.ge(0).logical_and_(p.lt(std::numeric_limits<double>::infinity())).all();
-  const at::Tensor state = at::stack({valid, p.sum(-1).gt(0).all()}).to(at::kCPU);
-  TORCH_CHECK(state[0].item<bool>(), "probability tensor contains either `inf`, `nan` or element < 0");
-  TORCH_CHECK(state[1].item<bool>(), "invalid multinomial distribution (sum of probabilities <= 0)");
+  check_weights(p, replacement && n > 1);
   if (replacement && n > 1) {
     const at::Tensor sums = p.cumsum(-1);
     at::Tensor at_sum = at::empty(out.sizes(), p.options()).uniform_(0, 1, std::move(g)).mul_(sums.narrow(-1, -1, 1));
