@@ -248,13 +248,33 @@ FUNCTION W zeta_positive(W s, W q) {
 }
 FUNCTION W zeta_of(W s, W q) {
   if (s == 1) return INF_W;
-  if (!(s > 1) || q != q) return NAN_W;
+  if (!(s > 1) || q != q || q == INF_W) return NAN_W;
   if (q > 0) return zeta_positive(s, q);
   if (q == floor(q)) return INF_W;
   if (s != floor(s)) return NAN_W;
   // Terms left of zero mirrored: a difference of two such functions.
   const W above = -q - floor(-q), mirrored = zeta_positive(s, above) - zeta_positive(s, 1 - q);
   return zeta_positive(s, 1 - above) + (fmod(s, K(2)) == 0 ? mirrored : -mirrored);
+}
+// In the type of the elements, as the CPU does it: where the reflection's sine ought to be 0, its rounding decides.
+FUNCTION A trigamma_of(A x) {
+  A sum = 0, sign = 1;
+  if (x < (A)0.5) {
+    const A sine = sin((A)3.14159265358979323846 * x);
+    sum = -(A)9.86960440108935861883 / (sine * sine);
+    sign = -1;
+    x = 1 - x;
+  }
+  for (int k = 0; k < 6; ++k, x += 1) sum += 1 / (x * x);
+  const A z = 1 / (x * x);
+  return sign * (sum + (1 + 1 / (2 * x) + z * ((A)1 / 6 - z * ((A)1 / 30 - z * ((A)1 / 42)))) / x);
+}
+// Factors in the type of the elements: where that cannot hold one, the CPU's result is not finite.
+FUNCTION A polygamma_of(A n, A x) {
+  if (n == 0) return (A)digamma_of(x);
+  if (n == 1) return trigamma_of(x);
+  const A factor = (A)exp(lgamma((W)n + 1)), zeta = (A)zeta_of((W)n + 1, x);
+  return (fmod(n, (A)2) == 0 ? -1 : 1) * factor * zeta;
 }
 // m - log(1 + m)
 FUNCTION W beyond_log1p(W m) {

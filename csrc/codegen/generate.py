@@ -31,7 +31,10 @@ BY_HAND = {
         "bernoulli_.float "
         "random_ random_.from random_.to native_dropout bernoulli.out convolution convolution_backward "
         "convolution_overrideable convolution_backward_overrideable _has_compatible_shallow_copy_type copy_ "
-        "_fused_sdp_choice zero_ _efficientzerotensor _pin_memory is_pinned"
+        "_fused_sdp_choice zero_ _efficientzerotensor _pin_memory is_pinned equal _unique _unique2 unique_dim "
+        "unique_consecutive unique_dim_consecutive histc histc.out histogram.bin_ct histogram.bin_ct_out "
+        "histogram.bins_tensor histogram.bins_tensor_out _histogramdd_bin_edges _histogramdd_from_bin_cts "
+        "_histogramdd_from_bin_tensors multinomial multinomial.out bernoulli_.Tensor"
     ).split()
 }
 

@@ -28,6 +28,22 @@ Problem& Problem::add(const char* name, const fl_tensor* tensor, int dims, fl_dt
   return *this;
 }
 
+Problem& Problem::out_parts(const char* re, const char* im, const fl_tensor* tensor, int dims) {
+  if (tensor == nullptr || !is_complex(tensor->dtype)) return add(re, nullptr, dims, kElement, true);
+  const fl_dtype dtype = tensor->dtype == FL_COMPLEX128 ? FL_FLOAT64 : FL_FLOAT32;
+  for (const bool imaginary : {false, true}) {
+    auto part = std::make_shared<Part>();
+    part->tensor = *tensor;
+    part->tensor.dtype = dtype;
+    for (int32_t d = 0; d < tensor->ndim; ++d) part->strides.push_back(2 * tensor->strides[d]);
+    part->tensor.strides = part->strides.data();
+    if (imaginary && tensor->numel > 0) part->tensor.address += static_cast<fl_address>(element_bytes(dtype));
+    add(imaginary ? im : re, &part->tensor, dims, kElement, true);
+    parts_.push_back(std::move(part));
+  }
+  return *this;
+}
+
 Problem::Operand* Problem::find(const char* name) {
   for (Operand& operand : operands_) {
     if (std::strcmp(operand.name, name) == 0) return &operand;

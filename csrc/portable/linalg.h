@@ -2,6 +2,7 @@
 // Dense linear algebra: a call read as batches of small problems, one work item (or part of one) for each.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ class Problem {
   Problem& out(const char* name, const fl_tensor* tensor, int dims, fl_dtype type = kElement) {
     return add(name, tensor, dims, type, true);
   }
+  /// The real and the imaginary parts of a complex output, as two operands of real ones.
+  Problem& out_parts(const char* re, const char* im, const fl_tensor* tensor, int dims);
   /// An operand's matrices are to be seen transposed.
   Problem& transpose(const char* name, bool really = true);
   Problem& number(const char* name, int64_t value);
@@ -65,6 +68,10 @@ class Problem {
     const char* name;
     int64_t value;
   };
+  struct Part {
+    fl_tensor tensor;
+    std::vector<int64_t> strides;
+  };
 
   Problem& add(const char* name, const fl_tensor* tensor, int dims, fl_dtype type, bool written);
   int64_t extent(const char* name, int from_behind) const;
@@ -76,6 +83,7 @@ class Problem {
   fl_dtype element_;
   std::vector<Operand> operands_;
   std::vector<Number> numbers_;
+  std::vector<std::shared_ptr<Part>> parts_;
   int64_t work_ = 0;
   const char* fault_ = nullptr;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// QR, eigenvalues of symmetric matrices, singular values, least squares, the exponential.
+// QR, eigenvalues, singular values, least squares, the exponential.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -92,6 +92,21 @@ const char* eigh(const fl_call& call, Problems& problems) {
   const int64_t n = problem.rows("a");
   problem.number("lower", uplo[0] == 'L' || uplo[0] == 'l' ? 1 : 0).number("n", n);
   problems.push_back(problem.work(n * (2 * n + 4)));
+  return nullptr;
+}
+
+const char* eig(const fl_call& call, Problems& problems) {
+  const bool vectors = call.n_outs == 2;
+  Problem problem(
+      call,
+      vectors
+          ? "    la_eig(V(a), values, values_im, values_r, vectors, vectors_im, vectors_r, vectors_c, 1, p.n, work);\n"
+          : "    la_eig(V(a), values, values_im, values_r, work, work, 0, 0, 0, p.n, work);\n",
+      {"linalg_qr.h", "linalg_eig.h"});
+  problem.in("a", call.args[0], 2).out_parts("values", "values_im", call.outs[0], 1);
+  if (vectors) problem.out_parts("vectors", "vectors_im", call.outs[1], 2);
+  const int64_t n = problem.rows("a");
+  problems.push_back(problem.number("n", n).work(n * (2 * n + 9)));
   return nullptr;
 }
 
@@ -200,6 +215,8 @@ const LinearAlgebra kOperators[] = {
     {"aten::linalg_householder_product", householder_product},
     {"aten::ormqr", ormqr},
     {"aten::_linalg_eigh", eigh},
+    {"aten::linalg_eig", eig},
+    {"aten::_linalg_eigvals", eig},
     {"aten::_linalg_svd", svd},
     {"aten::linalg_lstsq", lstsq},
     {"aten::linalg_matrix_exp", matrix_exp},

@@ -740,12 +740,9 @@ class VarianceRow : public Row {
   const Variance& line_;
 };
 
-// ---- logsumexp ----------------------------------------------------------------------------------------------------
+// ---- Reductions of whole lines, by statements of their own --------------------------------------------------------
 
-class LogSumExpRow : public Row {
- public:
-  using Row::Row;
-
+struct LogSumExp {
   static bool read(const fl_call& call, Reading& reading) {
     return reading.read(call, Which::List, 1) && type_name(reading.in->dtype) != nullptr &&
            is_floating(reading.out->dtype);
@@ -770,20 +767,63 @@ class LogSumExpRow : public Row {
     source.body = each_output(reading, body);
     return source;
   }
+};
+
+// The exclusive or of the elements as 64-bit words: integers, or the bits of f64.
+struct Hash {
+  static bool read(const fl_call& call, Reading& reading) {
+    return call.args[3].u.i == 0 && reading.read(call, Which::List, 1) && type_name(reading.in->dtype) != nullptr &&
+           reading.out->dtype == FL_UINT64;
+  }
+
+  static Source write(const Reading& reading) {
+    const fl_dtype in = reading.in->dtype;
+    const std::string type = in == FL_FLOAT64 ? "i64" : type_name(in);
+    Source source;
+    // Of a f32, for devices without f64.
+    source.head =
+        "FUNCTION u64 widened(f32 x) {\n"
+        "  const u32 bits = BITS_OF_FLOAT(x), rest = bits & 0x7fffffffu;\n"
+        "  const u64 sign = (u64)(bits >> 31) << 63;\n"
+        "  if (rest > 0x7f800000u) return sign | (u64)0x7ff8 << 48 | (u64)(rest & 0x3fffffu) << 29;\n"
+        "  if (rest == 0x7f800000u) return sign | (u64)0x7ff << 52;\n"
+        "  if (rest == 0) return sign;\n"
+        "  u64 exponent = rest >> 23, mantissa = rest & 0x7fffffu;\n"
+        "  if (exponent == 0) {\n"
+        "    for (exponent = 1; mantissa < 0x800000u; --exponent) mantissa <<= 1;\n"
+        "  }\n"
+        "  return sign | (exponent + 896) << 52 | (mantissa & 0x7fffffu) << 29;\n}\n";
+    source.members = members_of(reading);
+    source.pointers = {{type, "x"}, {"i64", "out", true}};
+    const std::string v = "LOAD_" + type + "(x, row + j * " + member("rin", reading.reduced.rank - 1) + ")";
+    const bool widens = is_floating(in) && in != FL_FLOAT64;
+    source.body =
+        each_output(reading, "    u64 hash = 0;\n" +
+                                 nest(reading.reduced, "      for (i64 j = 0; j < run; ++j) hash ^= " +
+                                                           (widens ? "widened(" + v + ")" : "(u64)(i64)" + v) + ";\n") +
+                                 "    out[to] = (i64)hash;\n");
+    return source;
+  }
+};
+
+template <class Kind>
+class WholeRow : public Row {
+ public:
+  using Row::Row;
 
   fl_status run(const fl_call& call) {
     Reading reading;
-    if (!read(call, reading)) return decline("a reduction that the portable kernels do not have");
+    if (!Kind::read(call, reading)) return decline("a reduction that the portable kernels do not have");
     if (reading.out->numel == 0) return FL_OK;
     Arguments arguments;
     arguments.add(*reading.in);
     arguments.add(*reading.out);
-    return launch_whole(*this, call, reading, arguments, [&] { return write(reading); });
+    return launch_whole(*this, call, reading, arguments, [&] { return Kind::write(reading); });
   }
 
   static fl_status supports(const fl_call* call) {
     Reading reading;
-    return read(*call, reading) ? FL_OK : decline("a reduction that the portable kernels do not have");
+    return Kind::read(*call, reading) ? FL_OK : decline("a reduction that the portable kernels do not have");
   }
 };
 
@@ -819,8 +859,11 @@ void add_reductions(Rows& rows, runtime::Chip& chip, Language language) {
     rows.push_back(make_row(line.op, FL_KERNEL_VALUE_DEPENDENT, run_row<VarianceRow>, VarianceRow::supports,
                             keep<VarianceRow>(chip, language, line), kFloats));
   }
-  rows.push_back(make_row("aten::logsumexp", 0, run_row<LogSumExpRow>, LogSumExpRow::supports,
-                          keep<LogSumExpRow>(chip, language), kAll));
+  const auto add_whole = [&]<class R>(const char* op, R* row) {
+    rows.push_back(make_row(op, 0, run_row<R>, R::supports, row, kAll));
+  };
+  add_whole("aten::logsumexp", keep<WholeRow<LogSumExp>>(chip, language));
+  add_whole("aten::hash_tensor", keep<WholeRow<Hash>>(chip, language));
 }
 
 }  // namespace torch_fl::portable

@@ -277,6 +277,69 @@ at::Tensor& checked_bernoulli_(at::Tensor& self, double p, Generator g) {
   return Trampoline<at::_ops::bernoulli__float, NoMeta>::call(self, p, std::move(g));
 }
 
+// A probability for each element. Kernels cannot raise, so the host reads whether these are probabilities.
+at::Tensor& checked_bernoulli_tensor_(at::Tensor& self, const at::Tensor& p, Generator g) {
+  if (p.device() != self.device() || !has_kernel(runtime_device(self).chip, "aten::lt.Tensor")) {
+    return Trampoline<at::_ops::bernoulli__Tensor, NoMeta>::call(self, p, std::move(g));
+  }
+  check_bernoulli("bernoulli_tensor_cpu_self_", self);
+  TORCH_CHECK(at::isFloatingType(p.scalar_type()), "expected probabilities tensor to have floating type, got ",
+              p.scalar_type());
+  TORCH_CHECK(p.numel() == 0 || p.ge(0).logical_and_(p.le(1)).all().item<bool>(), "Expected p_in >= 0 && p_in <= 1");
+  const at::Tensor chances = p.to(at::kFloat).expand(self.sizes());
+  const at::Tensor unit = at::empty(self.sizes(), self.options().dtype(at::kFloat)).uniform_(0, 1, std::move(g));
+  return self.copy_(unit.lt(chances));
+}
+
+void check_multinomial(const at::Tensor& self, int64_t n, bool replacement, const at::Tensor& out) {
+  constexpr int64_t kMostCategories = 1 << 24;
+  TORCH_CHECK(out.device() == self.device(), "multinomial arguments must have the same device");
+  TORCH_CHECK(self.dim() == 1 || self.dim() == 2, "prob_dist must be 1 or 2 dim");
+  TORCH_CHECK(at::isFloatingType(self.scalar_type()),
+              "multinomial only supports floating-point dtypes for input, got: ", self.scalar_type());
+  TORCH_CHECK(out.scalar_type() == at::kLong, "multinomial expects Long tensor out, got: ", out.scalar_type());
+  TORCH_CHECK(n > 0, "cannot sample n_sample <= 0 samples");
+  TORCH_CHECK(replacement || n <= self.size(-1),
+              "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  TORCH_CHECK(self.size(-1) <= kMostCategories, "number of categories cannot exceed 2^24");
+}
+
+// In one read; the texts are those of either algorithm of the CPU.
+void check_weights(const at::Tensor& p, bool many) {
+  const at::Tensor finite = p.lt(std::numeric_limits<double>::infinity()).all();
+  const at::Tensor state = at::stack({p.ge(0).all(), finite, p.sum(-1).gt(0).all()}).to(at::kCPU);
+  const bool* const holds = state.const_data_ptr<bool>();
+  TORCH_CHECK(many || (holds[0] && holds[1]), "probability tensor contains either `inf`, `nan` or element < 0");
+  TORCH_CHECK(holds[0], "invalid multinomial distribution (encountering probability entry < 0)");
+  TORCH_CHECK(holds[1], "invalid multinomial distribution (encountering probability entry = infinity or NaN)");
+  TORCH_CHECK(holds[2], "invalid multinomial distribution (sum of probabilities <= 0)");
+}
+
+// Of draws of other operators, so that a seed gives the same numbers on every chip. Waits: weights are checked.
+at::Tensor& multinomial_out(const at::Tensor& self, c10::SymInt samples, bool replacement, Generator g,
+                            at::Tensor& out) {
+  const int64_t n = samples.guard_int(__FILE__, __LINE__);
+  check_multinomial(self, n, replacement, out);
+  out.resize_(self.dim() == 1 ? at::DimVector{n} : at::DimVector{self.size(0), n});  // without a warning
+  if (out.numel() == 0) return out;
+  const at::Tensor p = self.to(self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).contiguous();
+  check_weights(p, replacement && n > 1);
+  if (replacement && n > 1) {
+    const at::Tensor sums = p.cumsum(-1);
+    at::Tensor at_sum = at::empty(out.sizes(), p.options()).uniform_(0, 1, std::move(g)).mul_(sums.narrow(-1, -1, 1));
+    return out.copy_(at::searchsorted(sums, at_sum, false, /*right=*/true).clamp_max_(p.size(-1) - 1));
+  }
+  // The first of races whose rates are the weights. No time is 0: a weight of 0 would win by 0 / 0.
+  at::Tensor times = at::empty(p.sizes(), p.options()).exponential_(1, std::move(g));
+  const at::Tensor speeds = p.div(times.clamp_min_(std::numeric_limits<float>::min()));
+  return out.copy_(n == 1 ? speeds.argmax(-1, /*keepdim=*/true) : std::get<1>(speeds.topk(n)));
+}
+
+at::Tensor multinomial(const at::Tensor& self, c10::SymInt samples, bool replacement, Generator g) {
+  at::Tensor out = at::empty({0}, self.options().dtype(at::kLong));
+  return multinomial_out(self, std::move(samples), replacement, std::move(g), out);
+}
+
 struct Range {
   int64_t from;
   std::optional<int64_t> to;
@@ -487,6 +550,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("geometric_", TORCH_FN(checked_geometric_));
   m.impl("log_normal_", TORCH_FN(checked_log_normal_));
   m.impl("bernoulli_.float", TORCH_FN(checked_bernoulli_));
+  m.impl("bernoulli_.Tensor", TORCH_FN(checked_bernoulli_tensor_));
+  m.impl("multinomial", TORCH_FN(multinomial));
+  m.impl("multinomial.out", TORCH_FN(multinomial_out));
   m.impl("random_", TORCH_FN(checked_random_));
   m.impl("random_.from", TORCH_FN(checked_random_from));
   m.impl("random_.to", TORCH_FN(checked_random_to));

@@ -31,6 +31,21 @@ bool geqrf(const RuleArgs& a, Outputs& o) {
   return give(o, dense(tau, self.scalar_type()));
 }
 
+bool eigenvalues(const RuleArgs& a, Outputs& o) {
+  const at::Tensor& self = a.tensor(0);
+  if (self.dim() < 2 || !is_lapack(self) || self.size(-1) != self.size(-2)) return false;
+  return give(
+      o, dense(self.sizes().slice(0, static_cast<size_t>(self.dim() - 1)), c10::toComplexType(self.scalar_type())));
+}
+
+bool eig(const RuleArgs& a, Outputs& o) {
+  if (!eigenvalues(a, o)) return false;
+  const at::Tensor& self = a.tensor(0);
+  const int64_t n = self.size(-1);
+  const at::IntArrayRef batch = self.sizes().slice(0, static_cast<size_t>(self.dim() - 2));
+  return give(o, by_columns(batch, n, n, n, c10::toComplexType(self.scalar_type())));
+}
+
 // With these two drivers there are no residuals where a matrix has not full rank: the values decide.
 bool depends_on_rank(std::string_view driver) { return driver == "gelss" || driver == "gelsd"; }
 
@@ -63,6 +78,8 @@ bool lstsq(const RuleArgs& a, Outputs& o) {
 std::vector<ShapeRuleRow> linalg_rules() {
   return {
       {"aten::geqrf", geqrf},
+      {"aten::linalg_eig", eig},
+      {"aten::_linalg_eigvals", eigenvalues},
       {"aten::linalg_lstsq", lstsq},
   };
 }

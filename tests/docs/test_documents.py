@@ -40,8 +40,8 @@ def test_readme_shows_what_the_router_says() -> None:
     output = run(sys.executable, "-c", "\n".join(blocks(ROOT / "README.md", "python")))
     assert re.search(r"^2 fl:0 True$", output, re.M)
     assert re.search(r"\bhost\b", output)
-    assert "aten::polygamma on sim: host (fallback: allow)" in output
-    assert "aten::polygamma cannot run on chip 'sim' (fl:0)" in output
+    assert "aten::poisson on sim: host (fallback: allow)" in output
+    assert "aten::poisson cannot run on chip 'sim' (fl:0)" in output
 
 
 def test_make_targets_of_the_documents_exist() -> None:

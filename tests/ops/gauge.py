@@ -19,6 +19,12 @@ def settle(name: str, arguments: Arguments, output: Any, expected: Any) -> Any:
         if name == "linalg.eigh" and _are_matrices(output[1], expected[1]):
             if _are_eigenvectors(arguments, *(part.cpu() for part in output)):
                 return type(output)((output[0], expected[1].to(output[1].device)))
+        elif name == "linalg.eig" and _are_matrices(output[1], expected[1]):
+            found = [part.cpu() for part in output]
+            if _same_values(found[0], expected[0]) and _solve(arguments.input.detach(), *found):
+                return type(output)(part.to(output[0].device) for part in expected)
+        elif name == "linalg.eigvals" and _same_values(output.cpu(), expected):
+            return expected.to(output.device)
         elif name in ("linalg.svd", "svd") and _are_matrices(output[0], expected[0]):
             adjoint = name == "linalg.svd"
             if _are_singular_vectors(arguments.input, *(part.cpu() for part in output), adjoint):
@@ -55,6 +61,29 @@ def _are_eigenvectors(arguments: Arguments, values: torch.Tensor, vectors: torch
     half = half.tril() if lower else half.triu()
     source = half + half.mH - torch.diag_embed(half.diagonal(dim1=-2, dim2=-1).real).to(half.dtype)
     return _orthonormal(vectors) and _same(source @ vectors, vectors * values.unsqueeze(-2).to(vectors.dtype))
+
+
+def _same_values(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    """In any order."""
+    if found.shape != expected.shape or found.dtype != expected.dtype or not bool(found.isfinite().all()):
+        return False
+    bound = _ROUNDINGS * _eps(expected) * max([1.0, *expected.abs().flatten().tolist()])
+    for mine, theirs in zip(found.reshape(-1, found.shape[-1]), expected.reshape(-1, found.shape[-1])):
+        left = mine.tolist()
+        for value in theirs.tolist():
+            nearest = min(left, key=lambda x: abs(x - value))
+            left.remove(nearest)
+            if abs(nearest - value) > bound:
+                return False
+    return True
+
+
+def _solve(source: torch.Tensor, values: torch.Tensor, vectors: torch.Tensor) -> bool:
+    """Eigenvectors of length 1 of a matrix that need not be symmetric."""
+    lengths = torch.linalg.vector_norm(vectors, dim=-2)
+    return _same(lengths, torch.ones_like(lengths)) and _same(
+        source.to(vectors.dtype) @ vectors, vectors * values.unsqueeze(-2)
+    )
 
 
 def _are_singular_vectors(

@@ -45,7 +45,8 @@ GATES_AND_MARGINS = """
 nn.functional.ctc_loss nn.functional.glu nn.functional.multi_margin_loss nn.functional.multilabel_margin_loss
 """
 NORMS = """
-native_batch_norm native_layer_norm nn.functional.batch_norm nn.functional.group_norm nn.functional.instance_norm
+_batch_norm_with_update _native_batch_norm_legit native_batch_norm native_layer_norm nn.functional.batch_norm
+nn.functional.group_norm nn.functional.instance_norm
 nn.functional.layer_norm nn.functional.rms_norm
 """
 LOSSES = """
@@ -61,17 +62,22 @@ SCANS = """
 cumsum cumprod cummax cummin logcumsumexp sort argsort msort topk kthvalue median nanmedian mode
 """
 MORE = """
-addbmm aminmax count_nonzero logsumexp dist nan_to_num round.decimals_3 native_dropout_backward addr cdist renorm
+addbmm addr aminmax cdist count_nonzero dist hash_tensor logsumexp nan_to_num native_dropout_backward renorm
+round.decimals_3
 nn.functional.pdist nn.functional.rrelu cauchy geometric log_normal normal normal.number_mean
 """
+COMPOSED = """
+bernoulli corrcoef cov equal histc histogram histogramdd multinomial unique unique_consecutive
+"""
 LINEAR_ALGEBRA = """
-cholesky_inverse cholesky_solve geqrf linalg.cholesky linalg.det linalg.eigh linalg.eigvalsh
+cholesky_inverse cholesky_solve geqrf linalg.cholesky linalg.det linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh
 linalg.householder_product linalg.inv linalg.ldl_factor linalg.ldl_solve linalg.lu linalg.lu_factor linalg.lu_solve
 linalg.qr linalg.slogdet linalg.solve linalg.solve_triangular linalg.svd linalg.svdvals lu_unpack matrix_exp ormqr
 triangular_solve
 """
 SPECIAL = """
-angle digamma erfinv frexp i0 igamma igammac logit nan_to_num
+angle digamma erfinv frexp i0 igamma igammac logit nan_to_num polygamma.polygamma_n_0 polygamma.polygamma_n_1
+polygamma.polygamma_n_2 polygamma.polygamma_n_3 special.polygamma.special_polygamma_n_0
 round.decimals_3 sinc special.airy_ai special.bessel_j0 special.bessel_j1 special.bessel_y0 special.bessel_y1
 special.chebyshev_polynomial_t special.chebyshev_polynomial_w special.entr special.erfcx
 special.hermite_polynomial_he special.i1 special.i1e special.laguerre_polynomial_l special.log_ndtr
@@ -102,6 +108,7 @@ FAMILIES = {
     "shapes": SHAPES.split(),
     "scans and sorting": SCANS.split(),
     "more reductions, distances and random numbers": MORE.split(),
+    "composed by the core": COMPOSED.split(),
     "linear algebra": LINEAR_ALGEBRA.split(),
     "special functions": SPECIAL.split(),
     "transforms": TRANSFORMS.split(),

@@ -13,7 +13,13 @@ from tests.harness.compare import Tolerance, default_tolerance
 _OURS: dict[tuple[str, str], Tolerance] = {
     # The CPU folds mean, variance, weight and bias into one scale and shift in the narrow type.
     (name, "bfloat16"): (1.6e-2, 2e-2)
-    for name in ("native_batch_norm", "nn.functional.batch_norm", "nn.functional.instance_norm")
+    for name in (
+        "native_batch_norm",
+        "_native_batch_norm_legit",
+        "_batch_norm_with_update",
+        "nn.functional.batch_norm",
+        "nn.functional.instance_norm",
+    )
 } | {
     # Reflectors that are not normalised: each product multiplies the rounding errors of those before.
     ("linalg.householder_product", "float32"): (1e-5, 1e-5),

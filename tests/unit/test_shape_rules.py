@@ -220,6 +220,8 @@ def _watch_cases(watch: Watch) -> None:
         cases += [lambda d=dtype, n=n: torch.eye(*n, out=torch.empty(0, dtype=d)) for n in ((3,), (0,), (2, 5))]
     for batch in ((), (2,)):
         for m, n in ((5, 3), (3, 5), (4, 4), (0, 3), (3, 0)):
+            square = torch.randn(*batch, n, n)
+            cases += [lambda a=square: torch.linalg.eig(a), lambda a=square: torch.linalg.eigvals(a)]
             matrix, vector, sides = torch.randn(*batch, m, n), torch.randn(*batch, m), torch.randn(*batch, m, 2)
             cases.append(lambda a=matrix: torch.geqrf(a))
             for driver in (None, "gels", "gelsy", "gelss"):
