@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Padding by the tensor's own elements, and patches of images. T: an element as stored. Sizes come as p.in and p.out
-// (of the padded dimensions, outermost first), p.pad is what lies before. Of patches: p.image, p.kernel, p.grid,
+// (of the padded dimensions, outermost first), p.pad is what lies before. Of patches: p.image, p.window, p.grid,
 // p.stride, p.dilation, p.pad.
 
 #ifdef REFLECT
@@ -79,9 +79,9 @@ FUNCTION i64 place(const Places s, const i64 k) {
   const i64 end = SHARE_END(p.chunk, p.lines);                                                          \
   const T zero = {0};                                                                                   \
   for (i64 line = item * p.chunk; line < end; ++line) {                                                 \
-    const i64 gy = line % p.grid[0], kx = line / p.grid[0] % p.kernel[1];                               \
-    const i64 ky = line / p.grid[0] / p.kernel[1] % p.kernel[0];                                        \
-    const i64 plane = line / p.grid[0] / p.kernel[1] / p.kernel[0];                                     \
+    const i64 gy = line % p.grid[0], kx = line / p.grid[0] % p.window[1];                               \
+    const i64 ky = line / p.grid[0] / p.window[1] % p.window[0];                                        \
+    const i64 plane = line / p.grid[0] / p.window[1] / p.window[0];                                     \
     const i64 y = gy * p.stride[0] - p.pad[0] + ky * p.dilation[0], x0 = kx * p.dilation[1] - p.pad[1]; \
     const int inside = y >= 0 && y < p.image[0];                                                        \
     const i64 at = line * p.grid[1], from = (plane * p.image[0] + y) * p.image[1] + x0;                 \
@@ -98,13 +98,13 @@ FUNCTION i64 place(const Places s, const i64 k) {
     const i64 y = line % p.image[0] + p.pad[0], plane = line / p.image[0];         \
     for (i64 j = 0; j < p.image[1]; ++j) {                                         \
       A sum = 0;                                                                   \
-      for (i64 ky = 0; ky < p.kernel[0]; ++ky) {                                   \
+      for (i64 ky = 0; ky < p.window[0]; ++ky) {                                   \
         const i64 dy = y - ky * p.dilation[0], gy = dy / p.stride[0];              \
         if (dy < 0 || dy % p.stride[0] != 0 || gy >= p.grid[0]) continue;          \
-        for (i64 kx = 0; kx < p.kernel[1]; ++kx) {                                 \
+        for (i64 kx = 0; kx < p.window[1]; ++kx) {                                 \
           const i64 dx = j + p.pad[1] - kx * p.dilation[1], gx = dx / p.stride[1]; \
           if (dx < 0 || dx % p.stride[1] != 0 || gx >= p.grid[1]) continue;        \
-          const i64 patch = (plane * p.kernel[0] + ky) * p.kernel[1] + kx;         \
+          const i64 patch = (plane * p.window[0] + ky) * p.window[1] + kx;         \
           sum += LOAD(x, (patch * p.grid[0] + gy) * p.grid[1] + gx);               \
         }                                                                          \
       }                                                                            \

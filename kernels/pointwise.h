@@ -60,15 +60,8 @@ FUNCTION A logit_gradient(A grad, A x, A eps, int bounded) {
   return x == 0 || x == 1 ? grad * INF_F : grad / (x * (1 - x));
 }
 // x = mantissa * 2^exponent, 1/2 <= |mantissa| < 1
-FUNCTION A mantissa_of(A x) {
-  int exponent = 0;
-  return isfinite(x) ? frexp(x, &exponent) : x;
-}
-FUNCTION int exponent_of(A x) {
-  int exponent = 0;
-  if (isfinite(x)) frexp(x, &exponent);
-  return exponent;
-}
+FUNCTION int exponent_of(A x) { return isfinite(x) && x != 0 ? ilogb(x) + 1 : 0; }
+FUNCTION A mantissa_of(A x) { return ldexp(x, -exponent_of(x)); }
 #else
 // Of zero there is no quotient; kernels cannot raise, so it is -1 and the rest is all there was, as on GPUs. b + 1 == 0
 // is -1 where there is one; the lowest number divided by it would trap.

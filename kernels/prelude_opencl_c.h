@@ -59,10 +59,14 @@ typedef float8 f32x8;
 typedef int16 i32x16;
 typedef uint16 u32x16;
 #define VECTOR_FIRST(v) (v).s0
-#define VECTOR_SWAP_8(v) (v).s89abcdef01234567
-#define VECTOR_SWAP_4(v) (v).s45670123cdef89ab
-#define VECTOR_SWAP_2(v) (v).s23016745ab89efcd
-#define VECTOR_SWAP_1(v) (v).s1032547698badcfe
+// Number by number, of which compilers make one shuffle: Oclgrind takes number 11 in the mask of a shuffle for none.
+#define NUMBERS_OF(v, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)                                           \
+  (float16)((v).s##a, (v).s##b, (v).s##c, (v).s##d, (v).s##e, (v).s##f, (v).s##g, (v).s##h, (v).s##i, (v).s##j, \
+            (v).s##k, (v).s##l, (v).s##m, (v).s##n, (v).s##o, (v).s##p)
+#define VECTOR_SWAP_8(v) NUMBERS_OF(v, 8, 9, a, b, c, d, e, f, 0, 1, 2, 3, 4, 5, 6, 7)
+#define VECTOR_SWAP_4(v) NUMBERS_OF(v, 4, 5, 6, 7, 0, 1, 2, 3, c, d, e, f, 8, 9, a, b)
+#define VECTOR_SWAP_2(v) NUMBERS_OF(v, 2, 3, 0, 1, 6, 7, 4, 5, a, b, 8, 9, e, f, c, d)
+#define VECTOR_SWAP_1(v) NUMBERS_OF(v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, b, a, d, c, f, e)
 #define VECTOR_LOAD_bytes(p) vload16(0, (GLOBAL const u32*)(p))
 #define VECTOR_STORE_bytes(p, v) vstore16(v, 0, (GLOBAL u32*)(p))
 #define VECTOR_SPLAT(c) (float16)(c)

@@ -113,7 +113,7 @@ class PatchRow : public LineRow {
     const fl_tensor& in = *call.args[0].u.tensor;
     const fl_tensor& image = back_ ? *call.outs[0] : in;
     const uint32_t first = back_ ? 2 : 1;
-    std::array<int64_t, 12> sizes{};  // image, kernel, dilation, pad, stride, grid
+    std::array<int64_t, 12> sizes{};  // image, window, dilation, pad, stride, grid
     for (size_t d = 0; d < 2; ++d) {
       int64_t* s = sizes.data() + d;
       s[0] = image.sizes[image.ndim - 2 + static_cast<int>(d)];
@@ -124,7 +124,7 @@ class PatchRow : public LineRow {
       s[10] = (s[0] + 2 * s[6] - s[4] * (s[2] - 1) - 1) / s[8] + 1;
     }
     return run_lines(call, in, back_, back_ ? sizes[1] : sizes[11], sizes, "",
-                     "image[2], kernel[2], dilation[2], pad[2], stride[2], grid[2]", back_ ? "COL2IM" : "IM2COL");
+                     "image[2], window[2], dilation[2], pad[2], stride[2], grid[2]", back_ ? "COL2IM" : "IM2COL");
   }
 
   static fl_status supports(const fl_call* call) {

@@ -162,6 +162,12 @@ std::string scalar_value(fl_dtype compute, uint32_t scalar) {
   return "MAKE(" + part(type, scalar) + ", " + part(type, scalar + 1) + ")";
 }
 
+// What an expression does not name is not read: to fill_, its tensor may be new memory.
+bool names(const Line& line, const std::string& argument) {
+  const std::string text = std::string(line.expression) + " " + (line.second == nullptr ? "" : line.second);
+  return text.find(argument) != std::string::npos;
+}
+
 Source write_expression(const Line& line, const fl_call& call, const Reading& reading) {
   Source source;
   const fl_dtype compute = call.compute_dtype;
@@ -185,7 +191,7 @@ Source write_expression(const Line& line, const fl_call& call, const Reading& re
       value = scalar_value(compute, scalar);
       scalar += is_complex(compute) ? 2 : 1;
     }
-    statement += "    const " + type + " a" + number + " = " + value + ";\n";
+    if (names(line, "a" + number)) statement += "    const " + type + " a" + number + " = " + value + ";\n";
   }
   statement += store(reading.geometry, 0, reading.tensors[0]->dtype, line.expression);
   if (line.second != nullptr) statement += store(reading.geometry, 1, reading.tensors[1]->dtype, line.second);

@@ -129,14 +129,14 @@ const Reduction kTable[] = {
     {kNorm, kFloats, Which::List, 2, "0", "(x != 0)", "a + b", "a", kOutput, 0},
     {kNorm, kFloats, Which::List, 2, "0", "fabs(x)", "max_of(a, b)", "a", kOutput, INFINITY},
     {kNorm, kFloats, Which::List, 2, "INF_F", "fabs(x)", "min_of(a, b)", "a", kOutput, -INFINITY},
-    {kNorm, kFloats, Which::List, 2, "0", "pow(fabs(x), (A)ORDER)", "a + b", "pow(a, 1 / (A)ORDER)", kOutput,
+    {kNorm, kFloats, Which::List, 2, "0", "pow((A)fabs(x), (A)ORDER)", "a + b", "pow(a, 1 / (A)ORDER)", kOutput,
      kAnyOrder},
     {kNorm, kComplex, Which::List, 2, "0", "RE(x) * RE(x) + IM(x) * IM(x)", "a + b", "sqrt(a)", kOutput, 2},
     {kNorm, kComplex, Which::List, 2, "0", "hypot(RE(x), IM(x))", "a + b", "a", kOutput, 1},
     {kNorm, kComplex, Which::List, 2, "0", kNotZero, "a + b", "a", kOutput, 0},
     {kNorm, kComplex, Which::List, 2, "0", "hypot(RE(x), IM(x))", "max_of(a, b)", "a", kOutput, INFINITY},
     {kNorm, kComplex, Which::List, 2, "INF_F", "hypot(RE(x), IM(x))", "min_of(a, b)", "a", kOutput, -INFINITY},
-    {kNorm, kComplex, Which::List, 2, "0", "pow(hypot(RE(x), IM(x)), (A)ORDER)", "a + b", "pow(a, 1 / (A)ORDER)",
+    {kNorm, kComplex, Which::List, 2, "0", "pow((A)hypot(RE(x), IM(x)), (A)ORDER)", "a + b", "pow(a, 1 / (A)ORDER)",
      kOutput, kAnyOrder},
 };
 
