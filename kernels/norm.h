@@ -1,27 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer, root-mean-square, group and batch normalisation. X: input and output, W: weight and bias, S: saved statistics,
-// R: running statistics. Variances are formed about the mean, in a second pass.
+// R: running statistics. Variances are formed about the mean, in a second pass. Terms and steps with a V are as in
+// sums.h, about the row or stretch that begins `at`.
 #if HAS_WEIGHT
 #define FACTOR(i) LOAD_W(weight, i)
+#define VFACTOR(i) VLOAD_W(weight, i)
 #else
 #define FACTOR(i) ((A)1)
+#define VFACTOR(i) ((A)1)
 #endif
 #if HAS_BIAS
 #define SHIFT(i) LOAD_W(bias, i)
+#define VSHIFT(i) VLOAD_W(bias, i)
 #else
 #define SHIFT(i) ((A)0)
+#define VSHIFT(i) ((A)0)
 #endif
+#define VALUE(V, j) V##LOAD_X(x, at + (j))
+#define CENTRED_VALUE(V, j) (VALUE(V, j) - mean)
+#define SQUARE_OF(V, j) SQUARE(CENTRED_VALUE(V, j))
+#define GRADIENT(V, j) V##LOAD_X(g, at + (j))
+#define GRADIENT_DOT(V, j) GRADIENT(V, j) * CENTRED_VALUE(V, j)
 
 // out = x * scale + shift
-FUNCTION void affine(GLOBAL X* out, GLOBAL const X* x, const i64 at, const i64 n, const A scale, const A shift) {
-  VECTOR_LOOP
-  for (i64 j = 0; j < n; ++j) STORE_X(out, at + j, LOAD_X(x, at + j) * scale + shift);
-}
-// out = g * a + x * b + c: the gradient of a stretch that was normalised
+FUNCTION void affine(GLOBAL X* out, GLOBAL const X* x, const i64 at, const i64 n, const A scale, const A shift){
+#define STEP(V, j) V##STORE_X(out, at + (j), VALUE(V, j) * scale + shift)
+    FOR_ALL(n, STEP)
+#undef STEP
+}  // out = g * a + x * b + c: the gradient of a stretch that was normalised
 FUNCTION void affine_gradient(GLOBAL X* out, GLOBAL const X* g, GLOBAL const X* x, const i64 at, const i64 n, const A a,
-                              const A b, const A c) {
-  VECTOR_LOOP
-  for (i64 j = 0; j < n; ++j) STORE_X(out, at + j, LOAD_X(g, at + j) * a + (LOAD_X(x, at + j) * b + c));
+                              const A b, const A c){
+#define STEP(V, j) V##STORE_X(out, at + (j), GRADIENT(V, j) * a + (VALUE(V, j) * b + c))
+    FOR_ALL(n, STEP)
+#undef STEP
 }
 
 #ifdef LAYER
@@ -33,16 +44,17 @@ FUNCTION void layer_norm(GLOBAL X* out, GLOBAL S* means, GLOBAL S* rstds, GLOBAL
     const i64 at = r * width;
     A mean = 0, squares = 0;
 #if CENTRED
-    SUM_OVER(mean, width, j, LOAD_X(x, at + j))
+    SUM_OF(mean, width, VALUE)
     mean /= (A)width;
     STORE_S(means, r, mean);
 #endif
-    SUM_OVER(squares, width, j, SQUARE(LOAD_X(x, at + j) - mean))
+    SUM_OF(squares, width, SQUARE_OF)
     const A rstd = 1 / sqrt(squares / (A)width + eps);
     STORE_S(rstds, r, rstd);
     // The mean is taken off first: a row of equal values gives exact zeros.
-    VECTOR_LOOP
-    for (i64 j = 0; j < width; ++j) STORE_X(out, at + j, (LOAD_X(x, at + j) - mean) * rstd * FACTOR(j) + SHIFT(j));
+#define STEP(V, j) V##STORE_X(out, at + (j), CENTRED_VALUE(V, j) * rstd * V##FACTOR(j) + V##SHIFT(j))
+    FOR_ALL(width, STEP)
+#undef STEP
   }
 }
 // With PARAMETERS, this item's sums for the weight's gradient and the bias's go to `partial`, for column_sums.
@@ -59,22 +71,21 @@ FUNCTION void layer_norm_backward(GLOBAL X* out, GLOBAL A* partial, GLOBAL const
     const A mean = CENTRED ? LOAD_S(means, r) : 0, rstd = LOAD_S(rstds, r);
 #if INPUT
     A sum = 0, dot = 0;
-    SUM_TWO_OVER(sum, dot, width, j, LOAD_X(g, at + j) * FACTOR(j),
-                 LOAD_X(g, at + j) * FACTOR(j) * (LOAD_X(x, at + j) - mean))
+#define WEIGHTED(V, j) GRADIENT(V, j) * V##FACTOR(j)
+#define WEIGHTED_DOT(V, j) WEIGHTED(V, j) * CENTRED_VALUE(V, j)
+    SUM_TWO_OF(sum, dot, width, WEIGHTED, WEIGHTED_DOT)
     const A slope = -dot * rstd * rstd * rstd / (A)width;
     const A shift = CENTRED ? -sum / (A)width * rstd : 0;
-    VECTOR_LOOP
-    for (i64 j = 0; j < width; ++j) {
-      STORE_X(out, at + j, LOAD_X(g, at + j) * FACTOR(j) * rstd + ((LOAD_X(x, at + j) - mean) * slope + shift));
-    }
+#define STEP(V, j) V##STORE_X(out, at + (j), WEIGHTED(V, j) * rstd + (CENTRED_VALUE(V, j) * slope + shift))
+    FOR_ALL(width, STEP)
+#undef STEP
 #endif
 #if PARAMETERS
-    VECTOR_LOOP
-    for (i64 j = 0; j < width; ++j) {
-      const A v = LOAD_X(g, at + j);
-      for_weight[j] += v * ((LOAD_X(x, at + j) - mean) * rstd);
-      for_bias[j] += v;
-    }
+#define STEP(V, j)                                                                             \
+  V##PUT(for_weight, j, V##OF(for_weight, j) + GRADIENT(V, j) * (CENTRED_VALUE(V, j) * rstd)), \
+      V##PUT(for_bias, j, V##OF(for_bias, j) + GRADIENT(V, j))
+    FOR_ALL(width, STEP)
+#undef STEP
 #endif
   }
 }
@@ -85,11 +96,15 @@ FUNCTION void column_sums(GLOBAL W* for_weight, GLOBAL W* for_bias, GLOBAL const
     const i64 c0 = t * TILE, there = width - c0 < TILE ? width - c0 : TILE;
     A total[TILE];
 #if HAS_WEIGHT
-    COLUMN_SUMS(total, there, items, r, c, partial[r * 2 * width + c0 + c])
+#define TERM(V, r, c) V##OF(partial, (r) * 2 * width + c0 + (c))
+    COLUMN_SUMS(total, there, items, TERM)
+#undef TERM
     for (int c = 0; c < there; ++c) STORE_W(for_weight, c0 + c, total[c]);
 #endif
 #if HAS_BIAS
-    COLUMN_SUMS(total, there, items, r, c, partial[(r * 2 + 1) * width + c0 + c])
+#define TERM(V, r, c) V##OF(partial, ((r) * 2 + 1) * width + c0 + (c))
+    COLUMN_SUMS(total, there, items, TERM)
+#undef TERM
     for (int c = 0; c < there; ++c) STORE_W(for_bias, c0 + c, total[c]);
 #endif
   }
@@ -104,9 +119,9 @@ FUNCTION void group_norm(GLOBAL X* out, GLOBAL S* means, GLOBAL S* rstds, GLOBAL
   EACH(i, all) {
     const i64 n = depth * points, at = i * n;
     A mean = 0, squares = 0;
-    SUM_OVER(mean, n, j, LOAD_X(x, at + j))
+    SUM_OF(mean, n, VALUE)
     mean /= (A)n;
-    SUM_OVER(squares, n, j, SQUARE(LOAD_X(x, at + j) - mean))
+    SUM_OF(squares, n, SQUARE_OF)
     const A rstd = 1 / sqrt(squares / (A)n + eps);
     STORE_S(means, i, mean);
     STORE_S(rstds, i, rstd);
@@ -124,7 +139,7 @@ FUNCTION void group_norm_sums(GLOBAL A* sums, GLOBAL const X* g, GLOBAL const X*
     const i64 at = i * points;
     const A mean = LOAD_S(means, i / depth);
     A sum = 0, dot = 0;
-    SUM_TWO_OVER(sum, dot, points, j, LOAD_X(g, at + j), LOAD_X(g, at + j) * (LOAD_X(x, at + j) - mean))
+    SUM_TWO_OF(sum, dot, points, GRADIENT, GRADIENT_DOT)
     sums[i] = sum;
     sums[all + i] = dot;
   }
@@ -188,12 +203,12 @@ FUNCTION void batch_norm(GLOBAL X* out, GLOBAL S* means, GLOBAL S* rstds, GLOBAL
     A mean = 0, squares = 0;
     for (i64 n = 0; n < images; ++n) {
       const i64 at = (n * channels + c) * points;
-      SUM_OVER(mean, points, j, LOAD_X(x, at + j))
+      SUM_OF(mean, points, VALUE)
     }
     mean /= count;
     for (i64 n = 0; n < images; ++n) {
       const i64 at = (n * channels + c) * points;
-      SUM_OVER(squares, points, j, SQUARE(LOAD_X(x, at + j) - mean))
+      SUM_OF(squares, points, SQUARE_OF)
     }
     const A rstd = 1 / sqrt(squares / count + eps), scale = rstd * FACTOR(c);
     batch_statistics(means, rstds, running_mean, running_var, c, mean, squares, rstd, count, momentum);
@@ -201,6 +216,18 @@ FUNCTION void batch_norm(GLOBAL X* out, GLOBAL S* means, GLOBAL S* rstds, GLOBAL
       affine(out, x, (n * channels + c) * points, points, scale, SHIFT(c) - mean * scale);
     }
   }
+}
+#define COLUMN(V, r, c) V##LOAD_X(x, (r) * channels + c0 + (c))
+#define COLUMN_SQUARE(V, r, c) SQUARE(COLUMN(V, r, c) - V##OF(mean, c))
+// rows r0 .. r1-1 of a tile of channels: out = x * scale + shift
+FUNCTION void affine_columns(GLOBAL X* out, GLOBAL const X* x, const i64 r0, const i64 r1, const i64 channels,
+                             const i64 c0, const i64 there, const A* scale, const A* shift) {
+#define STEP(V, c) V##STORE_X(out, at + (c), VALUE(V, c) * V##OF(scale, c) + V##OF(shift, c))
+  for (i64 r = r0; r < r1; ++r) {
+    const i64 at = r * channels + c0;
+    FOR_ALL(there, STEP)
+  }
+#undef STEP
 }
 FUNCTION void batch_norm_columns(GLOBAL X* out, GLOBAL S* means, GLOBAL S* rstds, GLOBAL R* running_mean,
                                  GLOBAL R* running_var, GLOBAL const X* x, GLOBAL const W* weight, GLOBAL const W* bias,
@@ -210,20 +237,16 @@ FUNCTION void batch_norm_columns(GLOBAL X* out, GLOBAL S* means, GLOBAL S* rstds
   EACH(t, tiles) {
     const i64 c0 = t * TILE, there = channels - c0 < TILE ? channels - c0 : TILE;
     A mean[TILE], squares[TILE], scale[TILE], shift[TILE];
-    COLUMN_SUMS(mean, there, rows, r, c, LOAD_X(x, r * channels + c0 + c))
+    COLUMN_SUMS(mean, there, rows, COLUMN)
     for (int c = 0; c < TILE; ++c) mean[c] /= count;
-    COLUMN_SUMS(squares, there, rows, r, c, SQUARE(LOAD_X(x, r * channels + c0 + c) - mean[c]))
+    COLUMN_SUMS(squares, there, rows, COLUMN_SQUARE)
     for (int c = 0; c < there; ++c) {
       const A rstd = 1 / sqrt(squares[c] / count + eps);
       scale[c] = rstd * FACTOR(c0 + c);
       shift[c] = SHIFT(c0 + c) - mean[c] * scale[c];
       batch_statistics(means, rstds, running_mean, running_var, c0 + c, mean[c], squares[c], rstd, count, momentum);
     }
-    for (i64 r = 0; r < rows; ++r) {
-      const i64 at = r * channels + c0;
-      VECTOR_LOOP
-      for (int c = 0; c < there; ++c) STORE_X(out, at + c, LOAD_X(x, at + c) * scale[c] + shift[c]);
-    }
+    affine_columns(out, x, 0, rows, channels, c0, there, scale, shift);
   }
 }
 // With given statistics: by stretches of one channel, or (points 1) by rows of all.
@@ -240,13 +263,14 @@ FUNCTION void batch_norm_fixed(GLOBAL X* out, GLOBAL const X* x, GLOBAL const R*
 FUNCTION void batch_norm_fixed_rows(GLOBAL X* out, GLOBAL const X* x, GLOBAL const R* running_mean,
                                     GLOBAL const R* running_var, GLOBAL const W* weight, GLOBAL const W* bias,
                                     const i64 rows, const i64 chunk, const i64 channels, const A eps, const i64 item) {
-  EACH(r, rows) {
-    const i64 at = r * channels;
-    VECTOR_LOOP
-    for (i64 c = 0; c < channels; ++c) {
-      const A scale = 1 / sqrt(LOAD_R(running_var, c) + eps) * FACTOR(c);
-      STORE_X(out, at + c, LOAD_X(x, at + c) * scale + (SHIFT(c) - LOAD_R(running_mean, c) * scale));
+  for (i64 c0 = 0; c0 < channels; c0 += TILE) {
+    const i64 there = channels - c0 < TILE ? channels - c0 : TILE;
+    A scale[TILE], shift[TILE];
+    for (int c = 0; c < there; ++c) {
+      scale[c] = 1 / sqrt(LOAD_R(running_var, c0 + c) + eps) * FACTOR(c0 + c);
+      shift[c] = SHIFT(c0 + c) - LOAD_R(running_mean, c0 + c) * scale[c];
     }
+    affine_columns(out, x, item * chunk, SHARE_END(chunk, rows), channels, c0, there, scale, shift);
   }
 }
 #endif
@@ -276,7 +300,7 @@ FUNCTION void batch_norm_backward(GLOBAL X* out, GLOBAL W* for_weight, GLOBAL W*
     A sum = 0, dot = 0;
     for (i64 n = 0; n < images; ++n) {
       const i64 at = (n * channels + c) * points;
-      SUM_TWO_OVER(sum, dot, points, j, LOAD_X(g, at + j), LOAD_X(g, at + j) * (LOAD_X(x, at + j) - mean))
+      SUM_TWO_OF(sum, dot, points, GRADIENT, GRADIENT_DOT)
     }
     batch_parameters(for_weight, for_bias, c, sum, dot, rstd);
 #if INPUT
@@ -296,8 +320,12 @@ FUNCTION void batch_norm_backward_columns(GLOBAL X* out, GLOBAL W* for_weight, G
     const i64 c0 = t * TILE, there = channels - c0 < TILE ? channels - c0 : TILE;
     A mean[TILE], sum[TILE], dot[TILE], scale[TILE], slope[TILE], shift[TILE];
     for (int c = 0; c < TILE; ++c) mean[c] = c < there ? LOAD_S(means, c0 + c) : 0;
-    COLUMN_SUMS(sum, there, rows, r, c, LOAD_X(g, r * channels + c0 + c))
-    COLUMN_SUMS(dot, there, rows, r, c, LOAD_X(g, r * channels + c0 + c) * (LOAD_X(x, r * channels + c0 + c) - mean[c]))
+#define TERM(V, r, c) V##LOAD_X(g, (r) * channels + c0 + (c))
+#define DOT(V, r, c) TERM(V, r, c) * (V##LOAD_X(x, (r) * channels + c0 + (c)) - V##OF(mean, c))
+    COLUMN_SUMS(sum, there, rows, TERM)
+    COLUMN_SUMS(dot, there, rows, DOT)
+#undef TERM
+#undef DOT
     for (int c = 0; c < there; ++c) {
       const A rstd = SPREAD(c0 + c);
       scale[c] = rstd * FACTOR(c0 + c);
@@ -308,10 +336,10 @@ FUNCTION void batch_norm_backward_columns(GLOBAL X* out, GLOBAL W* for_weight, G
 #if INPUT
     for (i64 r = 0; r < rows; ++r) {
       const i64 at = r * channels + c0;
-      VECTOR_LOOP
-      for (int c = 0; c < there; ++c) {
-        STORE_X(out, at + c, LOAD_X(g, at + c) * scale[c] + (LOAD_X(x, at + c) * slope[c] + shift[c]));
-      }
+#define STEP(V, c) \
+  V##STORE_X(out, at + (c), GRADIENT(V, c) * V##OF(scale, c) + (VALUE(V, c) * V##OF(slope, c) + V##OF(shift, c)))
+      FOR_ALL(there, STEP)
+#undef STEP
     }
 #endif
   }

@@ -16,11 +16,14 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import common
+
+if TYPE_CHECKING:
+    import torch
 
 # Least shares of the CPU's speed: (on PoCL, elsewhere).
 TARGETS = {
@@ -35,11 +38,15 @@ TARGETS = {
     "conv 7x7/2": (0.5, 0.5),
     "conv depthwise": (0.5, 0.5),
     "conv backward": (0.4, 0.4),
+    "copy 16Mi": (0.85, 0.85),
     "clone 16Mi": (0.85, 0.85),
     "add 16Mi": (0.85, 0.85),
     "mul 16Mi": (0.85, 0.85),
     "softmax 4096x1024": (0.8, 0.8),
     "sum 4096x1024": (0.8, 0.8),
+    "layer_norm 4096x1024": (0.8, 0.8),
+    "layer_norm backward 4096x1024": (0.8, 0.8),
+    "group_norm 8x64x56x56": (0.8, 0.8),
     "gelu 4096x1024": (0.8, 0.8),
 }
 ENQUEUE_TARGET_US = 8.0
@@ -67,14 +74,31 @@ def cases(device: str) -> dict[str, Callable[[], Any]]:
     made["bmm 48x128x64x128"] = partial(torch.bmm, *heads)
     made |= convolutions(device)
     x, y, out = (torch.ones(16 << 20).to(device) for _ in range(3))
-    made["clone 16Mi"] = partial(out.copy_, x)
+    made["copy 16Mi"] = partial(out.copy_, x)
+    made["clone 16Mi"] = x.clone
     made["add 16Mi"] = partial(torch.add, x, y, out=out)
     made["mul 16Mi"] = partial(torch.mul, x, y, out=out)
     z = torch.randn(4096, 1024).to(device)
     made["softmax 4096x1024"] = partial(torch.softmax, z, 1)
     made["sum 4096x1024"] = partial(torch.sum, z, 1)
     made["gelu 4096x1024"] = partial(torch.nn.functional.gelu, z)
-    return made
+    return made | norms(device, z)
+
+
+def norms(device: str, z: torch.Tensor) -> dict[str, Callable[[], Any]]:
+    """With weight and bias."""
+    import torch
+
+    weight, bias = torch.randn(1024).to(device), torch.randn(1024).to(device)
+    layer = torch.nn.functional.layer_norm
+    _, mean, rstd = torch.native_layer_norm(z, (1024,), weight, bias, 1e-5)
+    gradient = (z, z, (1024,), mean, rstd, weight, bias, [True] * 3)
+    images = torch.randn(8, 64, 56, 56).to(device)
+    return {
+        "layer_norm 4096x1024": partial(layer, z, (1024,), weight, bias),
+        "layer_norm backward 4096x1024": partial(torch.ops.aten.native_layer_norm_backward, *gradient),
+        "group_norm 8x64x56x56": partial(torch.nn.functional.group_norm, images, 8, weight[:64], bias[:64]),
+    }
 
 
 def convolutions(device: str) -> dict[str, Callable[[], Any]]:

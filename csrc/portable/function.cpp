@@ -62,8 +62,13 @@ Source FunctionCall::write() const {
       continue;
     }
     const std::string type = type_name(static_cast<fl_dtype>(d.value));
-    source.head += "#define " + name + " " + type + "\n#define LOAD_" + name + "(p, i) LOAD_" + type +
-                   "(p, i)\n#define STORE_" + name + "(p, i, v) STORE_" + type + "(p, i, v)\n";
+    source.head += "#define " + name + " " + type + "\n";
+    for (const char* one_or_vector : {"", "V"}) {
+      const std::string to = *one_or_vector == 0 ? "" : "VECTOR_";
+      source.head += std::string("#define ") + one_or_vector + "LOAD_" + name + "(p, i) " + to + "LOAD_" + type +
+                     "(p, i)\n#define " + one_or_vector + "STORE_" + name + "(p, i, v) " + to + "STORE_" + type +
+                     "(p, i, v)\n";
+    }
   }
   if (is_floating(compute_)) source.head += math_functions(compute_ == FL_FLOAT32);
   source.head += text_of("sums.h");

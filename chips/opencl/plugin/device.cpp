@@ -336,6 +336,7 @@ Device::~Device() {
     cl.clReleaseCommandQueue(stream->queue);
     if (stream != &default_stream) delete stream;
   }
+  if (copier != nullptr) kCompilerApi.release(copier);
   if (context != nullptr) cl.clReleaseContext(context);
 }
 

@@ -121,6 +121,8 @@ struct Device {
   BufferTable buffers;
   Usage usage;
   std::atomic<uint64_t> frees{0};  ///< counts frees: what a kernel remembers of addresses is stale after one
+  std::once_flag copier_once;
+  fl_module copier = nullptr;  ///< null: the runtime's own copies are used
   std::mutex pinned_mutex;
   std::unordered_map<void*, cl_mem> pinned;
 

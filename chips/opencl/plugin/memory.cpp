@@ -88,6 +88,59 @@ fl_status find(const Device& device, fl_address address, uint64_t bytes, BufferT
 }
 
 // ---- Copies
+// Of many bytes on a CPU by all its units, past the caches: runtimes copy with one thread, which does not use all of
+// memory's bandwidth.
+constexpr uint64_t kLargeCopy = UINT64_C(8) << 20;
+constexpr const char* kCopier = R"(
+#ifdef __has_builtin
+#if __has_builtin(__builtin_nontemporal_store)
+#define PUT(v, p) __builtin_nontemporal_store(v, p)
+#endif
+#endif
+#ifndef PUT
+#define PUT(v, p) (*(p) = (v))
+#endif
+kernel void copy(global ulong4* to, global const ulong4* from, ulong n, ulong chunk) {
+  ulong i = get_global_id(0) * chunk;
+  const ulong end = min(i + chunk, n);
+  for (; i + 4 <= end; i += 4) {
+    const ulong4 a = from[i], b = from[i + 1], c = from[i + 2], d = from[i + 3];
+    PUT(a, to + i);
+    PUT(b, to + i + 1);
+    PUT(c, to + i + 2);
+    PUT(d, to + i + 3);
+  }
+  for (; i < end; ++i) PUT(from[i], to + i);
+  mem_fence(CLK_GLOBAL_MEM_FENCE);
+}
+)";
+constexpr uint64_t kCopied = 32;  // bytes at a time
+
+bool copies_by_kernel(Device& device, fl_address dst, fl_address src, uint64_t bytes) {
+  if (!device.info.cpu || device.info.memory == Memory::kBuffer || bytes < kLargeCopy || (dst | src) % kCopied != 0)
+    return false;
+  std::call_once(device.copier_once,
+                 [&] { kCompilerApi.compile(reinterpret_cast<fl_device>(&device), kCopier, nullptr, &device.copier); });
+  return device.copier != nullptr;
+}
+
+/// All but the last few bytes.
+fl_status copy_by_kernel(Device& device, fl_stream stream, fl_address dst, fl_address src, uint64_t bytes) {
+  const uint64_t n = bytes / kCopied, items = 8 * std::max<uint64_t>(1, device.info.properties.compute_units);
+  const uint64_t chunk = (n + items - 1) / items;
+  const void* args[] = {&dst, &src, &n, &chunk};
+  const uint32_t sizes[] = {FL_ARG_ADDRESS, FL_ARG_ADDRESS, sizeof n, sizeof chunk};
+  fl_launch launch{};
+  launch.struct_size = sizeof launch;
+  launch.work_dim = 1;
+  launch.global_size[0] = items;
+  launch.local_size[0] = 1;
+  launch.n_args = 4;
+  launch.args = args;
+  launch.arg_sizes = sizes;
+  return kCompilerApi.launch(reinterpret_cast<fl_device>(&device), stream, device.copier, "copy", &launch);
+}
+
 fl_status copy_pointers(Device& device, Stream& stream, void* dst, const void* src, uint64_t bytes, cl_event* event) {
   const bool svm = device.info.memory == Memory::kSvm;
   const auto enqueue = svm ? cl.clEnqueueSVMMemcpy : device.info.usm.clEnqueueMemcpyINTEL;
@@ -121,6 +174,14 @@ fl_status copy(fl_device handle, fl_stream stream_handle, fl_address dst, fl_add
     Device& device = device_of(handle);
     Stream& stream = device.stream(stream_handle);
     if (bytes == 0 || dst == src) return FL_OK;
+    if (kind == FL_COPY_DEVICE_TO_DEVICE && copies_by_kernel(device, dst, src, bytes)) {
+      const fl_status status = copy_by_kernel(device, stream_handle, dst, src, bytes);
+      const uint64_t rest = bytes % kCopied;
+      if (status != FL_OK || rest == 0) return status;
+      dst += bytes - rest;
+      src += bytes - rest;
+      bytes = rest;
+    }
     Enqueuing command(stream);
     const fl_status status =
         device.info.memory == Memory::kBuffer

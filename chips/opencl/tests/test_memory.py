@@ -48,7 +48,9 @@ def test_many_allocations_come_and_go(chip):
     chip.free(*kept.values())
 
 
-@pytest.mark.parametrize("offset, size", [(0, 1), (1, 1), (3, 61), (64, 64), (129, 7777), (5, 1 << 20)])
+@pytest.mark.parametrize(
+    "offset, size", [(0, 1), (1, 1), (3, 61), (64, 64), (129, 7777), (5, 1 << 20), (64, (9 << 20) + 7)]
+)
 def test_copies_in_all_directions_at_odd_places(chip, offset, size):
     data = noise(size)
     a, b = chip.alloc(size + 4096), chip.alloc(size + 4096)
