@@ -111,3 +111,19 @@ FUNCTION i64 place(const Places s, const i64 k) {
       STORE(out, line * p.image[1] + j, sum);                                      \
     }                                                                              \
   }
+
+// A line: an index along the dimension that was unfolded. Every element sums its places in the windows that hold it.
+#define UNFOLD_BACKWARD                                                         \
+  const i64 end = SHARE_END(p.chunk, p.lines);                                  \
+  for (i64 line = item * p.chunk; line < end; ++line) {                         \
+    const i64 i = line % p.n, before = line / p.n * p.windows;                  \
+    const i64 first = i < p.size ? 0 : (i - p.size) / p.step + 1;               \
+    const i64 last = i / p.step < p.windows ? i / p.step : p.windows - 1;       \
+    for (i64 j = 0; j < p.inner; ++j) {                                         \
+      A sum = 0;                                                                \
+      for (i64 w = first; w <= last; ++w) {                                     \
+        sum += LOAD(x, ((before + w) * p.inner + j) * p.size + i - w * p.step); \
+      }                                                                         \
+      STORE(out, line * p.inner + j, sum);                                      \
+    }                                                                           \
+  }

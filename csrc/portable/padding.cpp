@@ -140,6 +140,29 @@ class PatchRow : public LineRow {
   const bool back_;
 };
 
+/// unfold_backward. The windows lie in their dimension's place, what they hold in a last dimension.
+class WindowRow : public LineRow {
+ public:
+  using LineRow::LineRow;
+
+  fl_status run(const fl_call& call) {
+    const fl_tensor &out = *call.outs[0], &in = *call.args[0].u.tensor;
+    const int64_t dim = wrap_dim(call.args[2].u.i, out.ndim), n = size_at(out, dim);
+    int64_t inner = 1;
+    for (int64_t d = dim + 1; d < out.ndim; ++d) inner *= out.sizes[d];
+    const int64_t windows = in.ndim > 1 ? in.sizes[dim] : 1;  // of a number there is one
+    return run_lines<5>(call, in, true, inner, {n, windows, inner, call.args[3].u.i, call.args[4].u.i}, "",
+                        "n, windows, inner, size, step", "UNFOLD_BACKWARD");
+  }
+
+  static fl_status supports(const fl_call* call) {
+    const fl_tensor &out = *call->outs[0], &in = *call->args[0].u.tensor;
+    return is_floating(out.dtype) && in.dtype == out.dtype && in.ndim >= 1
+               ? FL_OK
+               : decline("windows that the portable kernels do not have");
+  }
+};
+
 }  // namespace
 
 void add_padding(Rows& rows, runtime::Chip& chip, Language language) {
@@ -152,6 +175,8 @@ void add_padding(Rows& rows, runtime::Chip& chip, Language language) {
                           keep<PatchRow>(chip, language, false), 0));
   rows.push_back(
       make_row("aten::col2im", kDense, run_row<PatchRow>, PatchRow::supports, keep<PatchRow>(chip, language, true), 0));
+  rows.push_back(make_row("aten::unfold_backward", kDense, run_row<WindowRow>, WindowRow::supports,
+                          keep<WindowRow>(chip, language), 0));
 }
 
 }  // namespace torch_fl::portable
