@@ -57,15 +57,15 @@ FUNCTION void la_turn(GLOBAL T* x, GLOBAL T* y, const i64 step, const T c, const
 FUNCTION void la_split_two(GLOBAL T* h, GLOBAL T* z, const i64 order, const i64 n, GLOBAL T* re, GLOBAL T* im,
                            const int wanted) {
   GLOBAL T *upper = h + (n - 1) * order, *lower = h + n * order;
-  const T product = lower[n - 1] * upper[n], half = (upper[n - 1] - lower[n]) / 2, square = half * half + product;
+  const T product = lower[n - 1] * upper[n], middle = (upper[n - 1] - lower[n]) / 2, square = middle * middle + product;
   const T size = sqrt(fabs(square));
   if (square < 0) {
-    re[n - 1] = re[n] = lower[n] + half;
+    re[n - 1] = re[n] = lower[n] + middle;
     im[n - 1] = size;
     im[n] = -size;
     return;
   }
-  const T sum = half >= 0 ? half + size : half - size, last = lower[n];
+  const T sum = middle >= 0 ? middle + size : middle - size, last = lower[n];
   re[n - 1] = last + sum;
   re[n] = sum != 0 ? last - product / sum : re[n - 1];
   im[n - 1] = im[n] = 0;
@@ -177,9 +177,17 @@ FUNCTION i32 la_francis(GLOBAL T* h, GLOBAL T* z, const i64 order, GLOBAL T* re,
     }
     if (round == 90) return 1;
     T x = last[n], y = last[-order + n - 1], w = last[n - 1] * last[-order + n];
+    const T mean = (x + y) / 2, off = (y - x) / 2, square = off * off + w;
+    if (square >=
+        0) {  // of two real shifts the nearer one, twice, as LAPACK does it: the order of values comes from it
+      const T root = sqrt(square);
+      x = y = mean + (fabs(off + root) <= fabs(off - root) ? root : -root);
+      w = 0;
+    }
     if (round % 20 == 10) {  // shifts of another kind, should these turn in a circle
-      shift += x;
-      for (i64 i = 0; i <= n; ++i) h[i * order + i] -= x;
+      const T here = last[n];
+      shift += here;
+      for (i64 i = 0; i <= n; ++i) h[i * order + i] -= here;
       const T s = fabs(last[n - 1]) + fabs(last[-order + n - 2]);
       x = y = (T)0.75 * s;
       w = (T)-0.4375 * s * s;
@@ -273,7 +281,8 @@ FUNCTION void la_eig(IN(a), GLOBAL T* values, GLOBAL T* values_im, const i64 ste
   GLOBAL T *yr = xi + n, *yi = yr + n, *v = yi + n, *w = v + n;
   la_copy(h, n, 1, V(a), n, n);
   const T largest = la_largest(h, n * n, 1);
-  const T small = sqrt(SAFE_MIN) / EPS, scale = largest > 0 && (largest < small || largest > 1 / small) ? largest : (T)1;
+  const T small = sqrt(SAFE_MIN) / EPS,
+          scale = largest > 0 && (largest < small || largest > 1 / small) ? largest : (T)1;
   for (i64 i = 0; i < n * n && scale != 1; ++i) h[i] /= scale;
   la_balance(h, n, d);
   la_hessenberg(h, z, n, wanted, v, w);
