@@ -30,27 +30,6 @@ typedef struct {
   int inside = 1;     \
   EACH_INDEX(RESOLVE) \
   inside &= place >= low && place < high && place != w.skip;
-#if DENSE
-// n elements that lie side by side. Several vectors are read before any is written: see the copies of pointwise.cpp.
-FUNCTION void copy_row(GLOBAL T* to, GLOBAL const T* from, const i64 n) {
-  i64 j = 0;
-  if ((((uintptr_t)to | (uintptr_t)from) & 3) == 0) {
-    const i64 words = n * (i64)sizeof(T) / 4;
-    GLOBAL u32* out = (GLOBAL u32*)to;
-    GLOBAL const u32* x = (GLOBAL const u32*)from;
-    for (; j + 64 <= words; j += 64) {
-      const u32x16 a = VECTOR_LOAD_bytes(x + j), b = VECTOR_LOAD_bytes(x + j + 16);
-      const u32x16 c = VECTOR_LOAD_bytes(x + j + 32), d = VECTOR_LOAD_bytes(x + j + 48);
-      VECTOR_STORE_bytes(out + j, a);
-      VECTOR_STORE_bytes(out + j + 16, b);
-      VECTOR_STORE_bytes(out + j + 32, c);
-      VECTOR_STORE_bytes(out + j + 48, d);
-    }
-    j = j * 4 / (i64)sizeof(T);
-  }
-  for (; j < n; ++j) to[j] = from[j];
-}
-#endif
 #if LEADS_TO_TARGET
 #define MOVE(c) PUT(to + place + (c) * TO_STEP, start + (c) * FROM_STEP)
 #define MISS(c)

@@ -113,7 +113,6 @@ Source write_step(const Step& step, const Cut& cut) {
           define("LEADS_TO_TARGET", step.leads_to_target ? "1" : "0") +
           define("TO_STEP", !cut.run || cut.to_dense ? "1" : "w.to[" + last + "]") +
           define("FROM_STEP", !cut.run || cut.from_dense ? "1" : "w.from[" + last + "]");
-  head += define("DENSE", moves && cut.uniform && cut.to_dense && cut.from_dense ? "1" : "0");
   if (moves) {
     head += define("PUT(to, from)", "target[to] = source[from]");
   } else {

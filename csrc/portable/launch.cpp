@@ -53,14 +53,11 @@ fl_status Arguments::launch(const fl_call& call, runtime::Device& device, fl_mod
   return device.chip.compiler.launch(call.device, call.stream, module, kEntry, &launch);
 }
 
-namespace {
-/// TORCH_FL_WORK_PER_ITEM: so many elements are enough for a work item. Tests let items share small tensors with it.
 int64_t enough(int64_t least) {
   static const char* const text = std::getenv("TORCH_FL_WORK_PER_ITEM");
   static const int64_t most = text == nullptr ? INT64_MAX : std::atoll(text);
   return std::max<int64_t>(1, std::min(least, most));
 }
-}  // namespace
 
 Split split(const runtime::Device& device, int64_t n, int64_t least, int64_t items_per_unit) {
   const int64_t units = device.properties.compute_units == 0 ? 8 : device.properties.compute_units;

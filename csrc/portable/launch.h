@@ -103,6 +103,10 @@ uint64_t bits_of(const fl_value& v, fl_dtype compute);
 /// Of either part, where values of `compute` are complex; else of the one number there is, and 0.
 std::array<uint64_t, 2> parts_of(const fl_value& v, fl_dtype compute);
 
+/// TORCH_FL_WORK_PER_ITEM: so many elements are enough for a work item, where that is less. Tests let items share small
+/// tensors with it.
+int64_t enough(int64_t least);
+
 constexpr int64_t kItemsPerUnit = 4;
 /// How many work items share `n` elements, and how many each gets.
 struct Split {

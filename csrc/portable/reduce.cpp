@@ -327,14 +327,15 @@ constexpr int64_t kWorthSplitting = 32768;
 
 Work plan(const runtime::Device& device, const Reading& reading, bool may_split, bool tiles = false) {
   Work work;
+  const int64_t worth = enough(kWorthSplitting);
   const int64_t units = device.properties.compute_units == 0 ? 8 : device.properties.compute_units;
   const int64_t outputs = tiles ? units_of(reading) : reading.kept.numel, outer = reading.reduced.size[0];
   const int64_t each = std::max<int64_t>(reading.reduced.numel, 1) * (tiles ? kTile : 1);
   work.outputs = split(device, outputs, std::max<int64_t>(1, 16384 / each));
   work.rchunk = std::max<int64_t>(outer, 1);
   if (may_split && static_cast<int64_t>(work.outputs.items) < units &&
-      reading.reduced.numel * (tiles ? kTile : 1) >= kWorthSplitting) {
-    const int64_t wanted = std::min<int64_t>({2 * units, outer, each / (kWorthSplitting / 4)});
+      reading.reduced.numel * (tiles ? kTile : 1) >= worth) {
+    const int64_t wanted = std::min<int64_t>({2 * units, outer, each / std::max<int64_t>(1, worth / 4)});
     if (wanted > 1) {
       work.rchunk = (outer + wanted - 1) / wanted;
       work.splits = (outer + work.rchunk - 1) / work.rchunk;

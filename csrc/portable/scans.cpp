@@ -70,7 +70,7 @@ class ScanRow : public Row {
     // Few long lines are cut, and gone through twice.
     const int64_t threads = device(call).properties.compute_units == 0 ? 8 : device(call).properties.compute_units;
     int64_t blocks = 1, length = size;
-    if (lines < threads && size * std::min(inner, width) >= kWorthCutting) {
+    if (lines < threads && size * std::min(inner, width) >= enough(kWorthCutting)) {
       length = (size + 2 * threads - 1) / (2 * threads);
       blocks = (size + length - 1) / length;
     }

@@ -84,10 +84,11 @@ class SortRow : public Row {
     Work work;
     work.lines = reading.outer * reading.inner;
     const int64_t threads = device(call).properties.compute_units == 0 ? 8 : device(call).properties.compute_units;
-    const bool few = work.lines < threads && reading.size >= kWorthSharing;
+    const int64_t worth = enough(kWorthSharing);
+    const bool few = work.lines < threads && reading.size >= worth;
     const bool lists = line_.kind == Kind::Topk && reading.k <= kMostListed && 4 * reading.k <= reading.size;
     if (few) {
-      const int64_t wanted = std::min<int64_t>(2 * threads, reading.size / (kWorthSharing / 8));
+      const int64_t wanted = std::min<int64_t>(2 * threads, reading.size / std::max<int64_t>(1, worth / 8));
       work.chunk = (reading.size + wanted - 1) / wanted;
     } else {
       work.chunk = reading.size;
