@@ -2,6 +2,7 @@
 // The dialect in OpenCL C 1.2.
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Wpass-failed"  // not every VECTOR_LOOP can be
+#pragma clang diagnostic ignored "-Wpsabi"        // wide vectors are passed inside a kernel only
 #endif
 #define GLOBAL __global
 #define FUNCTION static inline
