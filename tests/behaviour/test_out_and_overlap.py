@@ -135,7 +135,6 @@ def test_out_of_every_layout() -> None:
 
 def test_out_that_is_an_input() -> None:
     agree(lambda x: torch.add(x, x, out=x), values((2, 3), torch.float32))
-    agree(lambda x: torch.mm(x, x, out=x), values((3, 3), torch.float32))
     agree(lambda x: torch.cumsum(x, 0, out=x), values((3, 3), torch.float32))
     agree(lambda x: torch.cat([x, x], out=x), values((3, 3), torch.float32))
     for function in (torch.take, torch.index_select, torch.gather):
@@ -143,6 +142,15 @@ def test_out_that_is_an_input() -> None:
         index = torch.tensor([1, 0, 2])
         agree(lambda x, i, f=function, d=dim: f(x, *d, i, out=x), values((3,), torch.float32), index)
         agree(lambda x, i, f=function, d=dim: f(x, *d, i, out=i), torch.tensor([5, 6, 7]), index)
+
+
+def test_products_onto_their_inputs() -> None:
+    """What the CPU makes of these depends on the processor: its library writes zeros first on some."""
+    x = values((3, 3), torch.float32)
+    here = x.to(DEVICE)
+    torch.testing.assert_close(torch.mm(here, here, out=here).cpu(), x @ x)
+    here = x.to(DEVICE)
+    torch.testing.assert_close(here.addmm_(here, here).cpu(), x + x @ x)
 
 
 def test_out_that_requires_grad_is_refused() -> None:
@@ -169,7 +177,6 @@ OVERLAPS: dict[str, Callable[[torch.Tensor], Any]] = {
     "transposed onto itself": lambda x: x[:4].view(2, 2).add_(x[:4].view(2, 2).t()),
     "cat into an input": lambda x: torch.cat([x[:3], x[:3]], out=x),
     "sort out": lambda x: torch.sort(x, out=(x, torch.empty(6, dtype=torch.long, device=x.device))),
-    "addmm onto itself": lambda x: x[:4].view(2, 2).addmm_(x[:4].view(2, 2), x[:4].view(2, 2)),
     "same tensor": lambda x: x.add_(x),
     "pow of itself": lambda x: x.pow_(x),
     "lerp of itself": lambda x: x.lerp_(x, 0.5),

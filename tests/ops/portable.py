@@ -56,7 +56,7 @@ nn.functional.nll_loss nn.functional.smooth_l1_loss
 SHAPES = """
 cat flip roll repeat tile tril triu trace rot90 stack arange linspace logspace eye narrow_copy complex cross
 nn.functional.channel_shuffle nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn.functional.pad.reflect
-nn.functional.pad.replicate nn.functional.pad.replicate_negative nn.functional.unfold nn.functional.fold
+nn.functional.pad.replicate nn.functional.pad.replicate_negative nn.functional.unfold nn.functional.fold unfold
 """
 SCANS = """
 cumsum cumprod cummax cummin logcumsumexp sort argsort msort topk kthvalue median nanmedian mode

@@ -24,7 +24,7 @@ def test_agree_with_the_cpu_and_need_no_host(family: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(device.is_stock(), reason="about a chip with a compiler")
-@pytest.mark.parametrize("family", ["pooling", "resampling", "gates and margins"])
+@pytest.mark.parametrize("family", ["pooling", "resampling", "gates and margins", "shapes"])
 def test_gradients_agree(family: str, tmp_path: Path) -> None:
     environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_CACHE_DIR": str(tmp_path)}
     portable.check(portable.FAMILIES[family], tmp_path, environment, "float32", variants="backward", samples=2)
