@@ -159,8 +159,8 @@ def reductions() -> None:
     each("sum mean max min std var argmin median nanmedian mode", t[:, :9].contiguous(), 1)
     for order in (0, 1, 2, 3, float("inf"), -float("inf")):
         torch.linalg.vector_norm(t, order, 1)
-        torch.norm(t, order, 1)
-        torch.norm(t, order, 1, dtype=DOUBLE)
+        aten.norm.ScalarOpt_dim(t, order, [1])
+        torch.linalg.vector_norm(t, order, 1, dtype=DOUBLE)
     each("sum prod amax all any", integers(5, 6, 8, 9))
     x(2, 3, 5).sum((0, 2))
     x(2, 3, 5).all((0, 2))
@@ -457,6 +457,8 @@ def indexing() -> None:
     backward(lambda w: F.embedding_bag(rows, w, integers(0, 2), mode="sum", scale_grad_by_freq=True), t.half())
     backward(lambda p: F.embedding_bag(rows, x(5, 7), integers(0, 2), mode="sum", per_sample_weights=p), x(3))
     F.embedding_bag(rows, x(5, 7), integers(0, 2), mode="mean", include_last_offset=True)
+    bags = aten._embedding_bag(t, rows, integers(0, 2))[1:]
+    aten._embedding_bag_dense_backward(x(2, 7), rows, *bags, 5, False, 0, None)
     for reduce in ("sum", "mean", "max", "min", "prod"):
         backward(lambda d: torch.segment_reduce(d, reduce, lengths=integers(2, 3), unsafe=True), x(5, 7))
         backward(lambda d: torch.segment_reduce(d, reduce, offsets=integers(0, 2, 5), initial=1, unsafe=True), x(5, 7))
@@ -494,6 +496,8 @@ def scans_and_sorts() -> None:
     for scan in (torch.cumsum, torch.cumprod, torch.cummax, torch.cummin, torch.logcumsumexp):
         scan(t, 0)
         scan(t, 1)
+        scan(x(70), 0)  # in parts
+        scan(x(70, 2), 0)
     torch.cumsum(integers(1, 2, 3), 0)
     for dtype in (torch.float32, DOUBLE, HALF, LONG, torch.uint8, torch.int8):
         some = (x(5, 70) * 9).to(dtype)

@@ -80,17 +80,17 @@ def preprocessed(source: str, compiler: str) -> str:
     return done.stdout
 
 
+def files_in(source: str) -> list[pathlib.Path]:
+    return [path for path in files() if path.read_text() in source]
+
+
 def ran(source: str, compiler: str) -> set[str]:
     """The parts that a module's entry leads to."""
     known: dict[str, str] = {}
-    here = set()
-    for path in files():
-        plain = path.read_text()
+    for path in files_in(source):
         text, mine = marked(path)
-        if plain in source:
-            source = source.replace(plain, text)
-            known |= mine
-            here.add(path.name)
+        source = source.replace(path.read_text(), text)
+        known |= mine
     text = preprocessed(source, compiler)
     bodies: dict[str, str] = {}
     rest, at = [], 0
@@ -120,9 +120,10 @@ def ran(source: str, compiler: str) -> set[str]:
     return found_parts | {known[f"{name}()"] for name in reached if f"{name}()" in known}
 
 
-def never_ran(folder: pathlib.Path, compiler: str) -> set[str]:
-    """The parts that no module in a cache folder leads to."""
-    left = parts()
+def never_ran(folder: pathlib.Path | str, compiler: str, but: set[str]) -> set[str]:
+    """The parts, but those, that no module in a cache folder leads to."""
+    left = parts() - but
     for source in sources(folder):
-        left -= ran(source, compiler)
+        if any(part in left for path in files_in(source) for part in marked(path)[1].values()):
+            left -= ran(source, compiler)
     return left
