@@ -331,8 +331,7 @@ Work plan(const runtime::Device& device, const Reading& reading, bool may_split,
   const int64_t units = device.properties.compute_units == 0 ? 8 : device.properties.compute_units;
   const int64_t outputs = tiles ? units_of(reading) : reading.kept.numel, outer = reading.reduced.size[0];
   const int64_t each = std::max<int64_t>(reading.reduced.numel, 1) * (tiles ? kTile : 1);
-  // More of them than elsewhere: such kernels are short, and units may come late to them.
-  work.outputs = split(device, outputs, std::max<int64_t>(1, 16384 / each), 2 * kItemsPerUnit);
+  work.outputs = split(device, outputs, std::max<int64_t>(1, 16384 / each));
   work.rchunk = std::max<int64_t>(outer, 1);
   if (may_split && static_cast<int64_t>(work.outputs.items) < units &&
       reading.reduced.numel * (tiles ? kTile : 1) >= worth) {
