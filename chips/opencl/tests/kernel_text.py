@@ -65,6 +65,7 @@ def marked(path: pathlib.Path) -> tuple[str, dict[str, str]]:
     return "\n".join(text) + "\n", parts
 
 
+@functools.cache
 def files() -> list[pathlib.Path]:
     return sorted(path for path in KERNELS.glob("*.h") if path.name not in OTHERS)
 
@@ -80,8 +81,13 @@ def preprocessed(source: str, compiler: str) -> str:
     return done.stdout
 
 
+@functools.cache
+def plain(path: pathlib.Path) -> str:
+    return path.read_text()
+
+
 def files_in(source: str) -> list[pathlib.Path]:
-    return [path for path in files() if path.read_text() in source]
+    return [path for path in files() if plain(path) in source]
 
 
 def ran(source: str, compiler: str) -> set[str]:
@@ -89,7 +95,7 @@ def ran(source: str, compiler: str) -> set[str]:
     known: dict[str, str] = {}
     for path in files_in(source):
         text, mine = marked(path)
-        source = source.replace(path.read_text(), text)
+        source = source.replace(plain(path), text)
         known |= mine
     text = preprocessed(source, compiler)
     bodies: dict[str, str] = {}
