@@ -97,6 +97,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "BUILD_OPTIONS": "-cl-opt-disable -ffp-contract=off",
         "LOG": str(folder / "log"),
         "MAX_ERRORS": "10000",
+        "COMPUTE_UNITS": "4",  # what a single one does is not cut into parts
     }
     return {
         **os.environ,
