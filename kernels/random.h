@@ -23,7 +23,7 @@ FUNCTION u64 wide_word(const u32* word, int k) { return word[2 * k] | (u64)word[
 FUNCTION f64 unit_f64(u64 word) { return (f64)(word >> 11) * 1.1102230246251565e-16; }
 #endif
 // Horner's rule, from the highest power: z times what is so far, and the next coefficient 1 / n.
-#define THEN(n) sum = sum * z + (A)1 / (A)(n);
+#define THEN(n) (sum = sum * z + (A)1 / (A)(n))
 FUNCTION A log_of_unit(A x) {  // x in (0, 1]
 #ifdef FL_F32
   const u32 at = BITS_OF_FLOAT(x) - 0x3f3504f3u;  // the distance from sqrt(1/2), whose exponent is now the power
@@ -37,9 +37,9 @@ FUNCTION A log_of_unit(A x) {  // x in (0, 1]
   const A s = (m - 1) / (m + 1), z = s * s;
   A sum = 0;
 #ifndef FL_F32
-  THEN(21) THEN(19) THEN(17) THEN(15) THEN(13) THEN(11)
+  THEN(21), THEN(19), THEN(17), THEN(15), THEN(13), THEN(11);
 #endif
-  THEN(9) THEN(7) THEN(5) THEN(3) THEN(1)
+  THEN(9), THEN(7), THEN(5), THEN(3), THEN(1);
   return (A)power * (A)0.6931471805599453 + (2 * s) * sum;
 }
 // sine 0: cos(2 pi u), 1: sin(2 pi u), for u in [0, 1)
@@ -49,15 +49,15 @@ FUNCTION A circle(A u, int sine) {
   A sum = 0;
   if ((quarter + sine) & 1) {
 #ifndef FL_F32
-    THEN(355687428096000) THEN(-1307674368000) THEN(6227020800) THEN(-39916800)
+    THEN(355687428096000), THEN(-1307674368000), THEN(6227020800), THEN(-39916800);
 #endif
-    THEN(362880) THEN(-5040) THEN(120) THEN(-6) THEN(1)
+    THEN(362880), THEN(-5040), THEN(120), THEN(-6), THEN(1);
     sum = a * sum;
   } else {
 #ifndef FL_F32
-    THEN(20922789888000) THEN(-87178291200) THEN(479001600)
+    THEN(20922789888000), THEN(-87178291200), THEN(479001600);
 #endif
-    THEN(-3628800) THEN(40320) THEN(-720) THEN(24) THEN(-2) THEN(1)
+    THEN(-3628800), THEN(40320), THEN(-720), THEN(24), THEN(-2), THEN(1);
   }
   return ((quarter + (sine ? 0 : 1)) & 2) ? -sum : sum;
 }

@@ -255,10 +255,10 @@ typedef struct fl_kernel {
  *                       float64, otherwise float32.
  *   exponential_(l):    -ln(1 - unit) / l.
  * ln, cos and sin of these two, where the device rounds as IEEE 754 does, in this order and nothing fused:
- *   ln x:               x = m 2^e, sqrt(1/2) <= m < sqrt(2); s = (m - 1) / (m + 1), z = s s; e ln(2) + (2 s) p(z), where
- *                       p = 1 + z/3 + z^2/5 + ... up to z^4 (float64: z^10) by Horner's rule.
- *   cos, sin of 2 pi u: q = floor(4 u + 1/2), a = 2 pi (u - q/4), z = a a; the Taylor polynomials of cos a up to z^5
- *                       (float64: z^8) and of sin a, a (1 + z (-1/3! + ...)), up to z^4 (z^8) by Horner's rule, then
+ *   ln x:               x = m 2^e, sqrt(1/2) <= m < sqrt(2); s = (m - 1) / (m + 1), z = s s;
+ *                       e ln(2) + (2 s) p(z), p = 1 + z/3 + z^2/5 + ... up to z^4 (float64: z^10), by Horner's rule.
+ *   cos, sin of 2 pi u: q = floor(4 u + 1/2), a = 2 pi (u - q/4), z = a a; by Horner's rule the Taylor polynomials of
+ *                       cos a, up to z^5 (float64: z^8), and of sin a, a (1 + z (-1/3! + ...)), up to z^4 (z^8); then
  *                       turned by q quarters.
  *   log_normal_(m,s):   e to the power of what normal_(m,s) draws.
  *   cauchy_(m,s):       m + s tan(pi (unit - 1/2)), tan being -1.633123935319537e16 where unit is 0.

@@ -28,8 +28,8 @@ EXPORT int32_t clWaitForEvents(uint32_t n, void* const* list) {
   return function(n, list);
 }
 
-EXPORT void* clEnqueueMapBuffer(void* queue, void* buffer, uint32_t blocking, uint64_t flags, size_t offset, size_t size,
-                                uint32_t n, void* const* list, void** event, int32_t* code) {
+EXPORT void* clEnqueueMapBuffer(void* queue, void* buffer, uint32_t blocking, uint64_t flags, size_t offset,
+                                size_t size, uint32_t n, void* const* list, void** event, int32_t* code) {
   void* (*function)(void*, void*, uint32_t, uint64_t, size_t, size_t, uint32_t, void* const*, void**, int32_t*) =
       real("clEnqueueMapBuffer");
   if (blocking) __atomic_fetch_add(&waits, 1, __ATOMIC_RELAXED);
