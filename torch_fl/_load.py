@@ -11,7 +11,10 @@ import atexit
 import importlib
 import sys
 import threading
+import time
 import warnings
+from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -104,6 +107,34 @@ def _bring_up() -> None:
     core_module.load_plugins(discovery.candidates())
     core_module.enable_chip_kernels()
     atexit.register(core_module.shutdown)
+    atexit.register(_let_autograd_rest)  # runs first
+
+
+def _let_autograd_rest(seconds: float = 0.5) -> None:
+    """Wait until PyTorch's autograd threads of devices are idle, at exit and for at most so many seconds.
+
+    Such a thread may hold the last reference to a backward pass after the caller went on. It needs the interpreter to
+    drop it, and Python ends threads that ask for a finalizing interpreter in a way that terminates the process
+    (https://github.com/pytorch/pytorch/issues/38228). On the CPU the calling thread does the work, so scripts that end
+    with a backward pass work there.
+    """
+    end, idle = time.monotonic() + seconds, 0
+    while idle < 2 and time.monotonic() < end:
+        time.sleep(0.0005)  # others get the interpreter
+        states = [state for name, state in _threads() if name.startswith("pt_autograd")]
+        if not states:
+            return
+        idle = idle + 1 if "R" not in states else 0
+
+
+def _threads() -> Iterator[tuple[str, str]]:
+    """Name and state of this process's threads, where the system tells."""
+    for file in Path("/proc/self/task").glob("*/stat"):
+        try:
+            name, _, rest = file.read_text().partition("(")[2].rpartition(")")
+        except OSError:  # it ended
+            continue
+        yield name, rest.split()[0]
 
 
 def _import_extension() -> ModuleType:
