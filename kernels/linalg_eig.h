@@ -178,8 +178,8 @@ FUNCTION i32 la_francis(GLOBAL T* h, GLOBAL T* z, const i64 order, GLOBAL T* re,
     if (round == 90) return 1;
     T x = last[n], y = last[-order + n - 1], w = last[n - 1] * last[-order + n];
     const T mean = (x + y) / 2, off = (y - x) / 2, square = off * off + w;
-    if (square >=
-        0) {  // of two real shifts the nearer one, twice, as LAPACK does it: the order of values comes from it
+    // Of two real shifts the nearer one, twice, as LAPACK does it: the order of values comes from it.
+    if (square >= 0) {
       const T root = sqrt(square);
       x = y = mean + (fabs(off + root) <= fabs(off - root) ? root : -root);
       w = 0;

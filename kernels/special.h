@@ -252,9 +252,10 @@ FUNCTION W zeta_of(W s, W q) {
   if (q > 0) return zeta_positive(s, q);
   if (q == floor(q)) return INF_W;
   if (s != floor(s)) return NAN_W;
-  // Terms left of zero mirrored: a difference of two such functions.
-  const W above = -q - floor(-q), mirrored = zeta_positive(s, above) - zeta_positive(s, 1 - q);
-  return zeta_positive(s, 1 - above) + (fmod(s, K(2)) == 0 ? mirrored : -mirrored);
+  // Terms left of zero mirrored: a difference of two such functions. Of odd powers, large terms of both sides cancel.
+  const W above = -q - floor(-q), right = zeta_positive(s, 1 - above), left = zeta_positive(s, above);
+  const W beyond = zeta_positive(s, 1 - q);
+  return fmod(s, K(2)) == 0 ? right + (left - beyond) : (right - left) + beyond;
 }
 // In the type of the elements, as the CPU does it: where the reflection's sine ought to be 0, its rounding decides.
 FUNCTION A trigamma_of(A x) {

@@ -84,7 +84,6 @@ inline bool alike(const fl_tensor* a, const fl_tensor* b) {
 /// How n parts of so many elements each are shared out. At least one item, even of nothing.
 inline Split share(const runtime::Device& device, int64_t n, int64_t elements_each) {
   constexpr int64_t kWorth = 16384;  // elements that are worth an item of their own
-  if (n == 0) return {1, 1};
   return split(device, n, std::max<int64_t>(1, kWorth / std::max<int64_t>(1, elements_each)));
 }
 

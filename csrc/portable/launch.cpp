@@ -60,6 +60,7 @@ int64_t enough(int64_t least) {
 }
 
 Split split(const runtime::Device& device, int64_t n, int64_t least, int64_t items_per_unit) {
+  if (n == 0) return {1, 1};  // an item that finds nothing to do
   const int64_t units = device.properties.compute_units == 0 ? 8 : device.properties.compute_units;
   const int64_t items = std::clamp<int64_t>(n / enough(least), 1, items_per_unit * units);
   const int64_t chunk = (n + items - 1) / items;

@@ -120,7 +120,7 @@ class MarginRow : public Row {
           runtime::host_services().scratch(&call, static_cast<uint64_t>(std::max<int64_t>(r.rows, 1)) * 8, &losses);
       if (status != FL_OK) return status;
     }
-    const Split work = split(device(call), r.rows, std::max<int64_t>(1, 16384 / r.c));
+    const Split work = split(device(call), r.rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, r.c)));
     Members<8> words;
     for (const int64_t word : {r.rows, work.chunk, r.c, int64_t{r.reduction == kNone}, int64_t{r.reduction == kMean},
                                r.squares, int64_t{r.weights != nullptr}, static_cast<int64_t>(r.margin)})

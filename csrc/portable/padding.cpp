@@ -150,16 +150,20 @@ class WindowRow : public LineRow {
     const int64_t dim = wrap_dim(call.args[2].u.i, out.ndim), n = size_at(out, dim);
     int64_t inner = 1;
     for (int64_t d = dim + 1; d < out.ndim; ++d) inner *= out.sizes[d];
-    const int64_t windows = in.ndim > 1 ? in.sizes[dim] : 1;  // of a number there is one
+    const int64_t windows = out.ndim > 0 ? in.sizes[dim] : 1;  // of a number there is one
     return run_lines<5>(call, in, true, inner, {n, windows, inner, call.args[3].u.i, call.args[4].u.i}, "",
                         "n, windows, inner, size, step", "UNFOLD_BACKWARD");
   }
 
   static fl_status supports(const fl_call* call) {
     const fl_tensor &out = *call->outs[0], &in = *call->args[0].u.tensor;
-    return is_floating(out.dtype) && in.dtype == out.dtype && in.ndim >= 1
-               ? FL_OK
-               : decline("windows that the portable kernels do not have");
+    bool known = is_floating(out.dtype) && in.dtype == out.dtype && in.ndim == out.ndim + 1;
+    const int64_t dim = wrap_dim(call->args[2].u.i, out.ndim), size = call->args[3].u.i, step = call->args[4].u.i;
+    known = known && step > 0 && size >= 0 && in.sizes[out.ndim] == size;
+    for (int64_t d = 0; known && d < out.ndim; ++d) {
+      known = d == dim ? in.sizes[d] == (out.sizes[d] - size) / step + 1 : in.sizes[d] == out.sizes[d];
+    }
+    return known ? FL_OK : decline("windows that the portable kernels do not have");
   }
 };
 

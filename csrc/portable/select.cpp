@@ -149,7 +149,7 @@ class SelectRow : public StepsRow {
     }
     if (reading.limit == 0 || reading.out->numel == 0) return FL_OK;
     // With nothing to test, the outputs are filled.
-    const Split work = reading.walk.numel == 0 ? Split{1, 1} : split(device(call), reading.walk.numel, 4096);
+    const Split work = split(device(call), reading.walk.numel, 4096);
     fl_address partial = 0;
     const fl_status status = runtime::host_services().scratch(&call, work.items * 8, &partial);
     if (status != FL_OK) return status;

@@ -227,6 +227,7 @@ void count_even_bins(const Tensor& self, const std::optional<Tensor>& weight, bo
   count_bins(self, weight, density, hist, edges);
 }
 
+// `native` is PyTorch's own function over those three, on the tensors of the chip.
 template <class Op, auto native, class Schema = typename Op::schema>
 struct Histogram;
 template <class Op, auto native, class R, class... A>
@@ -236,6 +237,7 @@ struct Histogram<Op, native, R(A...)> {
     return counts_bins(self) ? native(a...) : Trampoline<Op, NoMeta>::call(a...);
   }
 };
+
 // An empty range stands for that of the elements, which the kernel is told.
 std::optional<std::pair<double, double>> range_of(const Tensor& self, const at::Scalar& min, const at::Scalar& max) {
   const bool wanted = is_ordered(self.scalar_type()) && at::isFloatingType(self.scalar_type()) && self.numel() > 0 &&

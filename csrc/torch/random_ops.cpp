@@ -322,8 +322,9 @@ at::Tensor& multinomial_out(const at::Tensor& self, c10::SymInt samples, bool re
   check_multinomial(self, n, replacement, out);
   out.resize_(self.dim() == 1 ? at::DimVector{n} : at::DimVector{self.size(0), n});  // without a warning
   if (out.numel() == 0) return out;
-  const at::Tensor p = self.to(self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).contiguous();
+  at::Tensor p = self.to(self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).contiguous();
   check_weights(p, replacement && n > 1);
+  p = p.div(p.amax(-1, /*keepdim=*/true));  // sums and quotients of large ones would overflow
   if (replacement && n > 1) {
     const at::Tensor sums = p.cumsum(-1);
     at::Tensor at_sum = at::empty(out.sizes(), p.options()).uniform_(0, 1, std::move(g)).mul_(sums.narrow(-1, -1, 1));

@@ -264,6 +264,7 @@ typedef struct fl_kernel {
  *   cauchy_(m,s):       m + s tan(pi (unit - 1/2)), tan being -1.633123935319537e16 where unit is 0.
  *   geometric_(p):      ln(1 - unit) / ln(1 - p) rounded up, at least 1; computed in float64 where the device has it.
  *   native_dropout(p):  keep element where unit32 >= p; scale 1 / (1 - p).
+ * e to a power and tan are the device's own: cauchy_ and log_normal_ may differ in their last bits.
  * The host advances its offset by the number of blocks used: ceil(numel / 4), or ceil(numel / 2) with 64-bit draws. */
 
 /* ---- Device (since 1.0) ----------------------------------------------------------------------------------------- */

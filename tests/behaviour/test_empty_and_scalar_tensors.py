@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.behaviour.agree import agree, agree_gradients, short, values
+from tests.behaviour.agree import DEVICE, agree, agree_gradients, short, values
 
 SHAPES = [(), (0,), (1,), (0, 3), (3, 0), (2, 0, 3), (1, 1)]
 UNARY = [
@@ -161,3 +161,36 @@ def test_gradients_of_empty_and_zero_dim() -> None:
         agree_gradients(lambda x: x.exp() * 2, values(shape, torch.float64))
         agree_gradients(lambda x: x.sum() + x.prod(), values(shape, torch.float64))
         agree_gradients(lambda x, y: x * y, values(shape, torch.float64), values((), torch.float64, 1))
+
+
+def _batch(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return values((n, 3), torch.float32), torch.zeros(n, dtype=torch.long)
+
+
+NOTHING: dict[str, Callable[[], object]] = {
+    "histc": lambda: agree(lambda x: torch.histc(x, 3, -1, 1), torch.empty(0)),
+    "multi_margin_loss of each": lambda: agree(lambda x, y: F.multi_margin_loss(x, y, reduction="none"), *_batch(0)),
+    "multi_margin_loss backward": lambda: agree(
+        lambda x, y, g: torch.ops.aten.multi_margin_loss_backward(g, x, y, 1, 1.0), *_batch(0), torch.ones(())
+    ),
+    "unfold backward": lambda: agree(
+        lambda g: torch.ops.aten.unfold_backward(g, [0, 4], 1, 2, 2), torch.empty(0, 2, 2)
+    ),
+    "unfold backward, too many windows": lambda: agree(
+        lambda g: torch.ops.aten.unfold_backward(g, [5], 0, 2, 2), torch.ones(9, 2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_losses_and_counts_of_nothing(name: str) -> None:
+    """What a kernel shares out among its work items is nothing, too."""
+    NOTHING[name]()
+
+
+def test_mean_margins_of_nothing() -> None:
+    """Numbers that nobody wrote on the CPU; what matters is that there is a result, and that the device lives on."""
+    x, y = (t.to(DEVICE) for t in _batch(0))
+    assert F.multi_margin_loss(x, y).cpu().shape == ()
+    assert F.multilabel_margin_loss(x, x.long()).cpu().shape == ()
+    agree(lambda a: a + 1, torch.ones(2))

@@ -144,6 +144,7 @@ def test_out_that_is_an_input() -> None:
         agree(lambda x, i, f=function, d=dim: f(x, *d, i, out=i), torch.tensor([5, 6, 7]), index)
 
 
+@pytest.mark.skipif(HIDDEN_KERNELS, reason="the host does what the CPU does")
 def test_products_onto_their_inputs() -> None:
     """What the CPU makes of these depends on the processor: its library writes zeros first on some."""
     x = values((3, 3), torch.float32)

@@ -119,12 +119,13 @@ constexpr uint64_t kCopied = 32;  // bytes at a time
 bool copies_by_kernel(Device& device, fl_address dst, fl_address src, uint64_t bytes) {
   if (!device.info.cpu || device.info.memory == Memory::kBuffer || bytes < kLargeCopy || (dst | src) % kCopied != 0)
     return false;
+  // Where it does not compile, copies are the runtime's.
   std::call_once(device.copier_once,
                  [&] { kCompilerApi.compile(reinterpret_cast<fl_device>(&device), kCopier, nullptr, &device.copier); });
   return device.copier != nullptr;
 }
 
-/// All but the last few bytes.
+/// All but the last bytes % kCopied, which the caller copies.
 fl_status copy_by_kernel(Device& device, fl_stream stream, fl_address dst, fl_address src, uint64_t bytes) {
   const uint64_t n = bytes / kCopied, items = 8 * std::max<uint64_t>(1, device.info.properties.compute_units);
   const uint64_t chunk = (n + items - 1) / items;
