@@ -200,7 +200,7 @@ Entry::Entry(c10::OperatorHandle handle) : op(handle), id(g_next_id.fetch_add(1)
   host_tensors_ok = kHostTensorsOk.count(base) > 0;
   reads_values = base == "masked_select" || base == "nonzero" || name == "aten::repeat_interleave.Tensor";
   static const std::unordered_set<std::string> kOutByCpu{
-      "angle", "frexp", "geqrf", "linalg_householder_product", "linalg_lstsq", "linalg_solve_triangular"};
+      "angle", "frexp", "geqrf", "linalg_eig", "linalg_householder_product", "linalg_lstsq", "linalg_solve_triangular"};
   out_by_cpu = form == Form::Out && kOutByCpu.count(base) > 0;
   for (size_t i = 0; i < args.size(); ++i) {
     if (args[i].name == "indices" && args[i].type->kind() == c10::TypeKind::ListType) indices = static_cast<int32_t>(i);
