@@ -105,6 +105,8 @@ def pointwise() -> None:
     torch.complex(x(11), x(11))
     torch.polar(x(11), x(11))
     x(11).fill_(2).zero_()
+    for n in (0, 1, 2, 3):
+        torch.polygamma(n, x(11) - 0.5)
     torch.ops.aten.special_xlog1py(x(11), x(11))
 
 
@@ -167,6 +169,9 @@ def reductions() -> None:
     x(2, 3, 5).any((0, 2))
     x(3, 3).trace()
     torch.histc(t, 5, 0, 1)
+    for t in (x(3, 5), x(3, 5, dtype=HALF), integers(1, 2, 3), x(3, 5) > 0.5):
+        torch.hash_tensor(t)
+        torch.hash_tensor(t, 0)
 
 
 def products() -> None:
@@ -360,6 +365,9 @@ def linear_algebra() -> None:
             torch.triangular_solve(b, factor, upper=upper, transpose=True)
         torch.linalg.eigvalsh(symmetric)
         torch.linalg.eigh(symmetric, UPLO="U")
+        for values in (a, a - a.mT):  # real ones, and pairs
+            torch.linalg.eig(values)
+            torch.linalg.eigvals(values)
         torch.linalg.svdvals(a)
         torch.linalg.svd(b)
         torch.linalg.svd(b.mT, full_matrices=False)
@@ -485,6 +493,7 @@ def shapes() -> None:
     F.pixel_unshuffle(x(1, 1, 4, 4), 2)
     F.unfold(x(1, 2, 4, 5), 2, dilation=2, padding=1)
     F.fold(x(1, 8, 12), (4, 5), 2)
+    backward(lambda t: t.unfold(1, 3, 2), x(2, 8, 3))
     for mode in ("reflect", "replicate"):
         for image in (x(1, 2, 5), x(1, 2, 4, 5), x(1, 2, 3, 4, 5)):
             backward(lambda t, m=mode: F.pad(t, (2, 1) * (t.ndim - 2), m), image)
