@@ -2,12 +2,10 @@
 // The distributions of fl_plugin.h, section "Random numbers". Every operation's precision is part of the ABI.
 #include "philox.h"
 
-#include <bit>
 #include <cmath>
-#include <limits>
-#include <numbers>
-#include <type_traits>
 #include <utility>
+
+#include "torch_fl/fl_random.h"
 
 namespace torch_fl::runtime {
 namespace {
@@ -56,51 +54,10 @@ void uniform(T* out, int64_t numel, uint64_t seed, uint64_t offset, double from,
   });
 }
 
-// ln x for x in (0, 1], cos and sin of 2 pi u for u in [0, 1): the operations that fl_plugin.h prescribes.
-// Horner's rule from the highest power: each number gives the coefficient 1 / n.
-template <auto... kDivisors, class T>
-T horner(T z) {
-  T sum = 0;
-  ((sum = sum * z + T(1) / T(kDivisors)), ...);
-  return sum;
-}
-template <class T>
-T log_of_unit(T x) {
-  constexpr bool kWide = sizeof(T) == 8;
-  using Bits = std::conditional_t<kWide, uint64_t, uint32_t>;
-  constexpr Bits kRootOfHalf = std::bit_cast<Bits>(static_cast<T>(std::numbers::sqrt2 / 2));
-  constexpr int kMantissa = std::numeric_limits<T>::digits - 1;
-  const Bits at = std::bit_cast<Bits>(x) - kRootOfHalf;
-  const T power = static_cast<T>(static_cast<std::make_signed_t<Bits>>(at) >> kMantissa);
-  const T m = std::bit_cast<T>((at & ((Bits{1} << kMantissa) - 1)) + kRootOfHalf);
-  const T s = (m - 1) / (m + 1), z = s * s;
-  T sum;
-  if constexpr (kWide)
-    sum = horner<21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1>(z);
-  else
-    sum = horner<9, 7, 5, 3, 1>(z);
-  return power * std::numbers::ln2_v<T> + 2 * s * sum;
-}
-template <class T>
-std::pair<T, T> cos_and_sin_of_turn(T u) {
-  const int quarter = static_cast<int>(4 * u + T(0.5));
-  const T a = 2 * std::numbers::pi_v<T> * (u - T(quarter) * T(0.25)), z = a * a;
-  T cosine, sine;
-  if constexpr (sizeof(T) == 8) {
-    cosine = horner<20922789888000, -87178291200, 479001600, -3628800, 40320, -720, 24, -2, 1>(z);
-    sine = a * horner<355687428096000, -1307674368000, 6227020800, -39916800, 362880, -5040, 120, -6, 1>(z);
-  } else {
-    cosine = horner<-3628800, 40320, -720, 24, -2, 1>(z);
-    sine = a * horner<362880, -5040, 120, -6, 1>(z);
-  }
-  if (quarter & 1) std::swap(cosine, sine);
-  return {(quarter + 1) & 2 ? -cosine : cosine, quarter & 2 ? -sine : sine};
-}
-
 template <typename T>
 std::pair<T, T> box_muller(T unit1, T unit2) {
-  const T r = std::sqrt(T(-2) * log_of_unit(T(1) - unit1));
-  const auto [cosine, sine] = cos_and_sin_of_turn(unit2);
+  const T r = std::sqrt(T(-2) * random::log_of_unit(T(1) - unit1));
+  const auto [cosine, sine] = random::cos_and_sin_of_turn(unit2);
   return {r * cosine, r * sine};
 }
 
@@ -119,7 +76,7 @@ template <typename T>
 void exponential(T* out, int64_t numel, uint64_t seed, uint64_t offset, double lambda) {
   const T rate = static_cast<T>(lambda);
   for_each<Draw<T>::kPerBlock>(numel, seed, offset, [=](const PhiloxBlock& block, int64_t i, int64_t element) {
-    out[element] = -log_of_unit(T(1) - Draw<T>::unit(block, i)) / rate;
+    out[element] = -random::log_of_unit(T(1) - Draw<T>::unit(block, i)) / rate;
   });
 }
 

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random fills and dropout. The sequence is part of the ABI: see "Random numbers" in fl_plugin.h.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
-#include <numbers>
-#include <type_traits>
-#include <utility>
 
 #include "families.h"
 #include "pointwise.h"
+#include "torch_fl/fl_random.h"
 
 namespace fl_sim {
 namespace {
@@ -106,53 +103,12 @@ void uniform_body(const Call& call) {
   });
 }
 
-// ln x for x in (0, 1], cos and sin of 2 pi u for u in [0, 1): the operations that fl_plugin.h prescribes.
-// Horner's rule from the highest power: each number gives the coefficient 1 / n.
-template <auto... kDivisors, class T>
-T horner(T z) {
-  T sum = 0;
-  ((sum = sum * z + T(1) / T(kDivisors)), ...);
-  return sum;
-}
-template <class T>
-T log_of_unit(T x) {
-  constexpr bool kWide = sizeof(T) == 8;
-  using Bits = std::conditional_t<kWide, uint64_t, uint32_t>;
-  constexpr Bits kRootOfHalf = std::bit_cast<Bits>(static_cast<T>(std::numbers::sqrt2 / 2));
-  constexpr int kMantissa = std::numeric_limits<T>::digits - 1;
-  const Bits at = std::bit_cast<Bits>(x) - kRootOfHalf;
-  const T power = static_cast<T>(static_cast<std::make_signed_t<Bits>>(at) >> kMantissa);
-  const T m = std::bit_cast<T>((at & ((Bits{1} << kMantissa) - 1)) + kRootOfHalf);
-  const T s = (m - 1) / (m + 1), z = s * s;
-  T sum;
-  if constexpr (kWide)
-    sum = horner<21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1>(z);
-  else
-    sum = horner<9, 7, 5, 3, 1>(z);
-  return power * std::numbers::ln2_v<T> + 2 * s * sum;
-}
-template <class T>
-std::pair<T, T> cos_and_sin_of_turn(T u) {
-  const int quarter = static_cast<int>(4 * u + T(0.5));
-  const T a = 2 * std::numbers::pi_v<T> * (u - T(quarter) * T(0.25)), z = a * a;
-  T cosine, sine;
-  if constexpr (sizeof(T) == 8) {
-    cosine = horner<20922789888000, -87178291200, 479001600, -3628800, 40320, -720, 24, -2, 1>(z);
-    sine = a * horner<355687428096000, -1307674368000, 6227020800, -39916800, 362880, -5040, 120, -6, 1>(z);
-  } else {
-    cosine = horner<-3628800, 40320, -720, 24, -2, 1>(z);
-    sine = a * horner<362880, -5040, 120, -6, 1>(z);
-  }
-  if (quarter & 1) std::swap(cosine, sine);
-  return {(quarter + 1) & 2 ? -cosine : cosine, quarter & 2 ? -sine : sine};
-}
-
 void normal_body(const Call& call) {
   const double mean = call.real(1, 0), deviation = call.real(2, 1);
   fill_floating(call, [=]<class T>(T* v, int64_t n) {
     for (int64_t i = 0; i < n; i += 2) {
-      const T radius = std::sqrt(T(-2) * log_of_unit(T(1) - v[i]));
-      const auto [cosine, sine] = cos_and_sin_of_turn(v[i + 1]);
+      const T radius = std::sqrt(T(-2) * torch_fl::random::log_of_unit(T(1) - v[i]));
+      const auto [cosine, sine] = torch_fl::random::cos_and_sin_of_turn(v[i + 1]);
       v[i] = static_cast<T>(mean) + static_cast<T>(deviation) * (radius * cosine);
       v[i + 1] = static_cast<T>(mean) + static_cast<T>(deviation) * (radius * sine);
     }
@@ -162,7 +118,7 @@ void normal_body(const Call& call) {
 void exponential_body(const Call& call) {
   const double rate = call.real(1, 1);
   fill_floating(call, [=]<class T>(T* v, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) v[i] = -log_of_unit(T(1) - v[i]) / static_cast<T>(rate);
+    for (int64_t i = 0; i < n; ++i) v[i] = -torch_fl::random::log_of_unit(T(1) - v[i]) / static_cast<T>(rate);
   });
 }
 
