@@ -292,7 +292,7 @@ FUNCTION void la_eig(IN(a), GLOBAL T* values, GLOBAL T* values_im, const i64 ste
     values_im[i * step] = failed ? (T)NAN_F : im[i] * scale;
   }
   if (!wanted) return;
-  const T least = EPS * la_largest(h, n * n, 1) > SAFE_MIN ? EPS * la_largest(h, n * n, 1) : SAFE_MIN / EPS;
+  const T noise = EPS * la_largest(h, n * n, 1), least = noise > SAFE_MIN ? noise : SAFE_MIN / EPS;
   for (i64 k = 0; k < n; ++k) {
     const int pair = !failed && im[k] > 0 && k + 1 < n;
     if (failed) {

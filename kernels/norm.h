@@ -21,19 +21,22 @@
 #define SQUARE_OF(V, j) SQUARE(CENTRED_VALUE(V, j))
 #define GRADIENT(V, j) V##LOAD_X(g, at + (j))
 #define GRADIENT_DOT(V, j) GRADIENT(V, j) * CENTRED_VALUE(V, j)
+// of a tile of columns that begins at c0
+#define COLUMN(V, r, c) V##LOAD_X(x, (r) * channels + c0 + (c))
 
 // out = x * scale + shift
-FUNCTION void affine(GLOBAL X* out, GLOBAL const X* x, const i64 at, const i64 n, const A scale, const A shift){
 #define STEP(V, j) V##STORE_X(out, at + (j), VALUE(V, j) * scale + shift)
-    FOR_ALL(n, STEP)
-#undef STEP
-}  // out = g * a + x * b + c: the gradient of a stretch that was normalised
-FUNCTION void affine_gradient(GLOBAL X* out, GLOBAL const X* g, GLOBAL const X* x, const i64 at, const i64 n, const A a,
-                              const A b, const A c){
-#define STEP(V, j) V##STORE_X(out, at + (j), GRADIENT(V, j) * a + (VALUE(V, j) * b + c))
-    FOR_ALL(n, STEP)
-#undef STEP
+FUNCTION void affine(GLOBAL X* out, GLOBAL const X* x, const i64 at, const i64 n, const A scale, const A shift) {
+  FOR_ALL(n, STEP);
 }
+#undef STEP
+// out = g * a + x * b + c: the gradient of a stretch that was normalised
+#define STEP(V, j) V##STORE_X(out, at + (j), GRADIENT(V, j) * a + (VALUE(V, j) * b + c))
+FUNCTION void affine_gradient(GLOBAL X* out, GLOBAL const X* g, GLOBAL const X* x, const i64 at, const i64 n, const A a,
+                              const A b, const A c) {
+  FOR_ALL(n, STEP);
+}
+#undef STEP
 
 #ifdef LAYER
 // CENTRED 0: the root of the mean square, nothing about a mean.
@@ -217,7 +220,6 @@ FUNCTION void batch_norm(GLOBAL X* out, GLOBAL S* means, GLOBAL S* rstds, GLOBAL
     }
   }
 }
-#define COLUMN(V, r, c) V##LOAD_X(x, (r) * channels + c0 + (c))
 #define COLUMN_SQUARE(V, r, c) SQUARE(COLUMN(V, r, c) - V##OF(mean, c))
 // rows r0 .. r1-1 of a tile of channels: out = x * scale + shift
 FUNCTION void affine_columns(GLOBAL X* out, GLOBAL const X* x, const i64 r0, const i64 r1, const i64 channels,
@@ -321,7 +323,7 @@ FUNCTION void batch_norm_backward_columns(GLOBAL X* out, GLOBAL W* for_weight, G
     A mean[TILE], sum[TILE], dot[TILE], scale[TILE], slope[TILE], shift[TILE];
     for (int c = 0; c < TILE; ++c) mean[c] = c < there ? LOAD_S(means, c0 + c) : 0;
 #define TERM(V, r, c) V##LOAD_X(g, (r) * channels + c0 + (c))
-#define DOT(V, r, c) TERM(V, r, c) * (V##LOAD_X(x, (r) * channels + c0 + (c)) - V##OF(mean, c))
+#define DOT(V, r, c) TERM(V, r, c) * (COLUMN(V, r, c) - V##OF(mean, c))
     COLUMN_SUMS(sum, there, rows, TERM)
     COLUMN_SUMS(dot, there, rows, DOT)
 #undef TERM

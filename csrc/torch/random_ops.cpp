@@ -165,16 +165,19 @@ void host_bernoulli_float(HostCall& host) {
   finish_in_place(host, self, unit32(self, generator_of(host.stack[2])).lt(p));
 }
 
-void host_bernoulli_tensor(HostCall& host) {
-  const at::Tensor self = host.stack[0].toTensor();
+// Waits, where p is on a device.
+void check_probabilities(const at::Tensor& self, const at::Tensor& p) {
   check_bernoulli("bernoulli_tensor_cpu_self_", self);
-  const at::Tensor p_any = host.stack[1].toTensor();
-  at::Tensor p = p_any.device().is_cpu() ? p_any : to_host(p_any);
   TORCH_CHECK(at::isFloatingType(p.scalar_type()), "expected probabilities tensor to have floating type, got ",
               p.scalar_type());
-  if (p.numel() > 0) {
-    TORCH_CHECK(p.min().item<double>() >= 0 && p.max().item<double>() <= 1, "Expected p_in >= 0 && p_in <= 1");
-  }
+  TORCH_CHECK(p.numel() == 0 || p.ge(0).logical_and_(p.le(1)).all().item<bool>(), "Expected p_in >= 0 && p_in <= 1");
+}
+
+void host_bernoulli_tensor(HostCall& host) {
+  const at::Tensor self = host.stack[0].toTensor();
+  const at::Tensor p_any = host.stack[1].toTensor();
+  const at::Tensor p = p_any.device().is_cpu() ? p_any : to_host(p_any);
+  check_probabilities(self, p);
   finish_in_place(host, self, unit32(self, generator_of(host.stack[2])).lt(p.to(at::kFloat).expand(self.sizes())));
 }
 
@@ -282,10 +285,7 @@ at::Tensor& checked_bernoulli_tensor_(at::Tensor& self, const at::Tensor& p, Gen
   if (p.device() != self.device() || !has_kernel(runtime_device(self).chip, "aten::lt.Tensor")) {
     return Trampoline<at::_ops::bernoulli__Tensor, NoMeta>::call(self, p, std::move(g));
   }
-  check_bernoulli("bernoulli_tensor_cpu_self_", self);
-  TORCH_CHECK(at::isFloatingType(p.scalar_type()), "expected probabilities tensor to have floating type, got ",
-              p.scalar_type());
-  TORCH_CHECK(p.numel() == 0 || p.ge(0).logical_and_(p.le(1)).all().item<bool>(), "Expected p_in >= 0 && p_in <= 1");
+  check_probabilities(self, p);
   const at::Tensor chances = p.to(at::kFloat).expand(self.sizes());
   const at::Tensor unit = at::empty(self.sizes(), self.options().dtype(at::kFloat)).uniform_(0, 1, std::move(g));
   return self.copy_(unit.lt(chances));
