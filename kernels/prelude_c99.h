@@ -17,34 +17,19 @@ typedef int64_t i64;
 typedef uint64_t u64;
 typedef float f32;
 typedef double f64;
-FUNCTION f32 FLOAT_OF_BITS(u32 x) {
-  union {
-    u32 bits;
-    f32 value;
-  } u = {x};
-  return u.value;
-}
-FUNCTION u32 BITS_OF_FLOAT(f32 x) {
-  union {
-    f32 value;
-    u32 bits;
-  } u = {x};
-  return u.bits;
-}
-FUNCTION f64 BITS_f64(u64 x) {
-  union {
-    u64 bits;
-    f64 value;
-  } u = {x};
-  return u.value;
-}
-FUNCTION u64 BITS_OF_DOUBLE(f64 x) {
-  union {
-    f64 value;
-    u64 bits;
-  } u = {x};
-  return u.bits;
-}
+// The bits of one type as the other.
+#define REINTERPRET(NAME, TO, FROM) \
+  FUNCTION TO NAME(FROM x) {        \
+    union {                         \
+      FROM from;                    \
+      TO to;                        \
+    } u = {x};                      \
+    return u.to;                    \
+  }
+REINTERPRET(FLOAT_OF_BITS, f32, u32)
+REINTERPRET(BITS_OF_FLOAT, u32, f32)
+REINTERPRET(BITS_f64, f64, u64)
+REINTERPRET(BITS_OF_DOUBLE, u64, f64)
 #define BITS_f32(x) FLOAT_OF_BITS((u32)(x))
 #define LOAD_f16(p, i) ((f32)(p)[i])
 #define STORE_f16(p, i, v) ((p)[i] = (f16)(v))
