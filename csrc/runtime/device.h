@@ -8,12 +8,14 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "allocator.h"
 #include "error.h"
 #include "modules.h"
+#include "rules.h"
 #include "torch_fl/fl_plugin.h"
 
 namespace torch_fl::runtime {
@@ -33,6 +35,14 @@ struct Chip {
   bool has_compiler = false;
   std::vector<fl_kernel> kernels;   ///< host-sized copies of the rows
   std::vector<fl_kernel> portable;  ///< rows of the portable kernels, where it has a compiler; set once, after loading
+
+  // From its descriptor, if it has one.
+  std::string device_type;                                ///< the vendor's name for its devices ("npu"), or empty
+  std::unordered_map<std::string, OpRules> rules;         ///< by operator, as in the rows of `kernels`
+  std::vector<fl_kernel> overrides;                       ///< functions of the plugin, tried after the portable kernels
+  std::unordered_map<std::string, OpFallback> fallbacks;  ///< by operator, of one overload or of all
+  std::string policy;                                     ///< for leaving the chip; empty: the process's
+
   std::vector<std::unique_ptr<Device>> devices;
 };
 
