@@ -11,6 +11,7 @@ from torch_fl.routing.settings import config, get_config, set_config
 
 if TYPE_CHECKING:
     from torch_fl.chips.records import DeviceRecord, PluginRecord, list_devices, list_plugins
+    from torch_fl.device.names import alias_cuda, unalias_cuda
     from torch_fl.routing.call_log import CallLog, CallRecord, record_calls
     from torch_fl.routing.counters import CallCount, Counters, counters, reset_counters, timing
     from torch_fl.routing.query import OpQuery, clear_dispatch_cache, query_op, registered_ops_summary
@@ -27,6 +28,7 @@ __all__ = [
     "OpQuery",
     "PluginRecord",
     "UnsupportedOpError",
+    "alias_cuda",
     "clear_dispatch_cache",
     "config",
     "counters",
@@ -39,11 +41,13 @@ __all__ = [
     "reset_counters",
     "set_config",
     "timing",
+    "unalias_cuda",
 ]
 
 # Every `import torch` pays for what is imported here; what only answers questions waits until it is asked for.
 _LATER = {
     "torch_fl.chips.records": ("DeviceRecord", "PluginRecord", "list_devices", "list_plugins"),
+    "torch_fl.device.names": ("alias_cuda", "unalias_cuda"),
     "torch_fl.routing.call_log": ("CallLog", "CallRecord", "record_calls"),
     "torch_fl.routing.counters": ("CallCount", "Counters", "counters", "reset_counters", "timing"),
     "torch_fl.routing.query": ("OpQuery", "clear_dispatch_cache", "query_op", "registered_ops_summary"),

@@ -106,8 +106,18 @@ def _bring_up() -> None:
     settings.start(core_module)
     core_module.load_plugins(discovery.candidates())
     core_module.enable_chip_kernels()
+    _name_devices(core_module)
     atexit.register(core_module.shutdown)
     atexit.register(_let_autograd_rest)  # runs first
+
+
+def _name_devices(core_module: Any) -> None:
+    """Give devices the names of their vendors, where a descriptor says one."""
+    types = core_module.device_types()
+    if types:
+        from torch_fl.device import names
+
+        names.start(types)
 
 
 def _let_autograd_rest(seconds: float = 0.5) -> None:

@@ -5,6 +5,7 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/version.h>
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "../runtime/device.h"
 #include "attention.h"
 #include "device_allocator.h"
+#include "device_names.h"
 #include "dtypes.h"
 #include "errors.h"
 #include "generator.h"
@@ -70,6 +72,16 @@ Strings dtype_names(uint64_t dtypes) {
   return names;
 }
 
+// The vendors' names for devices, and the devices of each.
+std::map<std::string, std::vector<int32_t>> device_types() {
+  std::map<std::string, std::vector<int32_t>> types;
+  for (const auto& chip : runtime::Registry::get().chips()) {
+    if (chip->device_type.empty()) continue;
+    for (const auto& device : chip->devices) types[chip->device_type].push_back(device->index);
+  }
+  return types;
+}
+
 py::dict device_row(const runtime::Device& device) {
   const fl_device_properties& properties = device.properties;
   py::dict row;
@@ -77,6 +89,7 @@ py::dict device_row(const runtime::Device& device) {
   row["local_index"] = device.local_index;
   row["chip"] = device.chip.name;
   row["vendor"] = device.chip.vendor;
+  row["device_type"] = device.chip.device_type;
   row["plugin_version"] = device.chip.version;
   row["name"] = std::string(properties.name);
   row["driver_version"] = std::string(properties.driver_version);
@@ -145,6 +158,8 @@ void bind_devices(py::module_& m) {
   m.def("shutdown", free_of_gil(+[] { runtime::Registry::get().shutdown(); }));
   m.def("devices", checked(&devices));
   m.def("device_count", [] { return runtime::Registry::get().device_count(); });
+  m.def("device_types", checked(&device_types));
+  m.def("name_devices", checked(&name_devices), py::arg("name"), py::arg("devices"));
   m.def("initialized", &initialized);
   m.def("in_bad_fork", [] { return runtime::Registry::get().in_bad_fork(); });
   m.def("default_generator", checked(+[](int32_t index) {

@@ -29,7 +29,7 @@ def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/configuration.md", "docs/counters.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/configuration.md", "docs/counters.md", "docs/device_names.md"])
 def test_python_of_a_page_runs_from_top_to_bottom(name: str) -> None:
     code = blocks(ROOT / name, "python")
     assert code
