@@ -52,7 +52,8 @@ class RowMajor {
   std::vector<char> copy_;
 };
 
-bool channels_last_only() { return simGetLimits()->conv_channels_last != 0; }
+// A trusting driver leaves that to the host; then check_limits() looks at what comes.
+bool channels_last_only() { return simGetLimits()->conv_channels_last != 0 && !simGetLimits()->trusting; }
 
 View checked_layout(const View& view) {
   if (view.ndim >= 4 && view.numel != 0 && channels_last_only() && !view.channels_last()) {
@@ -173,8 +174,9 @@ fl_status forward_supports(const fl_call* call) { return supports_images(call, 3
 fl_status backward_supports(const fl_call* call) { return supports_images(call, 3); }
 
 std::array<fl_kernel, 2> make_rows() {
-  const uint32_t layout =
-      channels_last_only() ? FL_KERNEL_CHANNELS_LAST_ONLY : FL_KERNEL_CONTIGUOUS_INPUTS | FL_KERNEL_CONTIGUOUS_OUTPUTS;
+  const uint32_t layout = channels_last_only()       ? FL_KERNEL_CHANNELS_LAST_ONLY
+                          : simGetLimits()->trusting ? 0
+                                                     : FL_KERNEL_CONTIGUOUS_INPUTS | FL_KERNEL_CONTIGUOUS_OUTPUTS;
   return {row("aten::convolution", layout, forward_run, kReals, forward_supports),
           row("aten::convolution_backward", layout, backward_run, kReals, backward_supports)};
 }

@@ -115,17 +115,6 @@ simResult run_packet(simDevice device, void* memory) {
   return SIM_ERROR_KERNEL_FAILED;
 }
 
-// The simulator is strict: work that the device's limits forbid is the host's mistake.
-void check_limits(const fl_call& call) {
-  const uint64_t mask = device_dtypes();
-  const fl_dtype dtype = call.compute_dtype;
-  if (mask == 0 || is_data_movement(*call.kernel) || (dtype >= 0 && dtype < 64 && (mask & FL_DTYPE_BIT(dtype)))) return;
-  std::string text = std::string("fl_sim: ") + call.kernel->op + " asked for element type " + std::to_string(dtype) +
-                     ", which this device (SIMCHIP_DTYPES=" + simGetLimits()->dtypes + ") has not\n";
-  std::fputs(text.c_str(), stderr);
-  std::abort();
-}
-
 }  // namespace
 
 fl_status fail(fl_status status, const char* message) noexcept {

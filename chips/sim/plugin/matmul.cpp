@@ -269,7 +269,8 @@ fl_status same_dtypes(const fl_call* call) {
 // The simulated chip may be configured to multiply whole blocks only (SIMCHIP_MATMUL_MULTIPLE).
 fl_status supports_matrices(const fl_call* call) {
   const int64_t multiple = simGetLimits()->matmul_multiple;
-  for (uint32_t i = call->n_args > 2 ? 1 : 0; multiple > 1 && i < call->n_args; ++i) {
+  const bool ask = multiple > 1 && !simGetLimits()->trusting;
+  for (uint32_t i = call->n_args > 2 ? 1 : 0; ask && i < call->n_args; ++i) {
     if (call->args[i].kind != FL_TENSOR) continue;
     const fl_tensor& t = *call->args[i].u.tensor;
     if (t.sizes[t.ndim - 1] % multiple != 0 || t.sizes[t.ndim - 2] % multiple != 0) {

@@ -55,7 +55,7 @@ fl_status device_properties(int32_t index, fl_device_properties* p) {
   p->total_memory = l.memory_bytes;
   p->alignment = l.alignment < 64 ? 64 : l.alignment;
   p->size_granularity = p->alignment;
-  p->dtypes = device_dtypes();
+  p->dtypes = l.trusting ? 0 : device_dtypes();
   p->compute_units = 1;
   return FL_OK;
 }

@@ -11,6 +11,8 @@ const fl_host* host() noexcept;
 fl_status check(simResult result) noexcept;
 /// SIMCHIP_DTYPES as a mask; 0 = all.
 uint64_t device_dtypes() noexcept;
+/// Aborts, with a message, on work that the device's limits forbid: the host should have known.
+void check_limits(const fl_call& call);
 /// Copies and fills move bytes or use the load/store units only: they work with every element type.
 bool is_data_movement(const fl_kernel& kernel) noexcept;
 /// The compiler table.

@@ -67,6 +67,9 @@ void read_limits() {
     l.alignment = 64;
   }
   if (const char* text = std::getenv("SIMCHIP_DTYPES")) std::snprintf(l.dtypes, sizeof l.dtypes, "%s", text);
+  l.trusting = environment_flag("SIMCHIP_TRUSTING");
+  if (const char* text = std::getenv("SIMCHIP_CONV_STRIDES"))
+    std::snprintf(l.conv_strides, sizeof l.conv_strides, "%s", text);
 }
 
 void initialise() {
@@ -74,7 +77,8 @@ void initialise() {
   read_fault_environment();
   const simLimits& l = the_limits;
   // Limits on kernels are checked by whoever launches: it looks only when there is something to look for.
-  const bool attention = l.checked || l.dtypes[0] || l.matmul_multiple || l.conv_channels_last;
+  const bool attention =
+      l.checked || l.dtypes[0] || l.matmul_multiple || l.conv_channels_last || l.conv_strides[0] || l.trusting;
   for (int32_t i = 0; i < l.devices; ++i) {
     auto* device = new Device();  // lives as long as the process
     device->bias = l.host_coherent ? 0 : static_cast<uint64_t>(i + 1) << 56;

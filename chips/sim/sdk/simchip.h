@@ -19,6 +19,9 @@
  *   SIMCHIP_DTYPES=a,b           element types the arithmetic units have (names are the user's business)
  *   SIMCHIP_CONV_CHANNELS_LAST=1 convolutions take channels-last images only
  *   SIMCHIP_MATMUL_MULTIPLE=N    matrix sizes must be multiples of N
+ *   SIMCHIP_CONV_STRIDES=1,2,4   convolutions take these strides only
+ *   SIMCHIP_TRUSTING=1           the driver tells of none of these limits and checks none, as drivers do: the chip
+ *                                aborts on a kernel that breaks one, or whose operands are not aligned
  *   SIMCHIP_HIDE_KERNELS=1       the chip pretends to have memory alone: no kernels and no compiler
  *   SIMCHIP_HIDE_KERNELS=2       ... no kernels, but a compiler
  *   SIMCHIP_HIDE_COMPILER=1      the chip pretends to have no compiler
@@ -100,6 +103,8 @@ typedef struct simLimits {
   uint64_t memory_bytes;
   uint64_t alignment;
   char dtypes[256]; /* "": all */
+  int32_t trusting;
+  char conv_strides[64]; /* "": all */
 } simLimits;
 /* Reads the environment, once; starts nothing. */
 SIM_EXPORT simResult simInit(void);
