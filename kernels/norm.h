@@ -37,6 +37,11 @@ FUNCTION void affine_gradient(GLOBAL X* out, GLOBAL const X* g, GLOBAL const X* 
   FOR_ALL(n, STEP);
 }
 #undef STEP
+#define STEP(V, j) V##STORE_X(out, at + (j), GRADIENT(V, j) * a)
+FUNCTION void scaled_gradient(GLOBAL X* out, GLOBAL const X* g, const i64 at, const i64 n, const A a) {
+  FOR_ALL(n, STEP);
+}
+#undef STEP
 
 #ifdef LAYER
 // CENTRED 0: the root of the mean square, nothing about a mean.
@@ -306,10 +311,15 @@ FUNCTION void batch_norm_backward(GLOBAL X* out, GLOBAL W* for_weight, GLOBAL W*
     }
     batch_parameters(for_weight, for_bias, c, sum, dot, rstd);
 #if INPUT
-    const A slope = TRAIN ? -dot * rstd * rstd / count * scale : 0;
-    const A shift = TRAIN ? -sum / count * scale - slope * mean : 0;
+#if TRAIN
+    const A slope = -dot * rstd * rstd / count * scale, shift = -sum / count * scale - slope * mean;
+#endif
     for (i64 n = 0; n < images; ++n) {
+#if TRAIN
       affine_gradient(out, g, x, (n * channels + c) * points, points, scale, slope, shift);
+#else  // x has no part in it, be it infinite
+      scaled_gradient(out, g, (n * channels + c) * points, points, scale);
+#endif
     }
 #endif
   }
@@ -338,8 +348,12 @@ FUNCTION void batch_norm_backward_columns(GLOBAL X* out, GLOBAL W* for_weight, G
 #if INPUT
     for (i64 r = 0; r < rows; ++r) {
       const i64 at = r * channels + c0;
+#if TRAIN
 #define STEP(V, c) \
   V##STORE_X(out, at + (c), GRADIENT(V, c) * V##OF(scale, c) + (VALUE(V, c) * V##OF(slope, c) + V##OF(shift, c)))
+#else
+#define STEP(V, c) V##STORE_X(out, at + (c), GRADIENT(V, c) * V##OF(scale, c))
+#endif
       FOR_ALL(there, STEP)
 #undef STEP
     }

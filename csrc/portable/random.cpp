@@ -78,8 +78,9 @@ std::string value_of(Kind kind, bool wide, const std::string& type, bool is_inte
   const std::string unit = wide ? "unit_f64(wide_word(word, k))" : "unit_f32(word[k])";
   switch (kind) {
     case Kind::Uniform:
-      return "const A range = SECOND - FIRST;\n const A product = " + unit +
-             " * range;\n A v = FIRST + product;\n if (v >= SECOND) v = FIRST;\n STORE_" + type + "(out, e + k, v);\n";
+      return "const A range = SECOND - FIRST;\n const A product = " + unit + " * range;\n STORE_" + type +
+             "(out, e + k, FIRST + product);\n if (LOAD_" + type + "(out, e + k) >= SECOND) STORE_" + type +
+             "(out, e + k, FIRST);\n";
     case Kind::Normal:
     case Kind::LogNormal: {
       const std::string mate = wide ? "unit_f64(wide_word(word, k ^ 1))" : "unit_f32(word[k ^ 1])";

@@ -131,12 +131,12 @@ const Reduction kTable[] = {
     {kNorm, kFloats, Which::List, 2, "INF_F", "fabs(x)", "min_of(a, b)", "a", kOutput, -INFINITY},
     {kNorm, kFloats, Which::List, 2, "0", "pow((A)fabs(x), (A)ORDER)", "a + b", "pow(a, 1 / (A)ORDER)", kOutput,
      kAnyOrder},
-    {kNorm, kComplex, Which::List, 2, "0", "RE(x) * RE(x) + IM(x) * IM(x)", "a + b", "sqrt(a)", kOutput, 2},
-    {kNorm, kComplex, Which::List, 2, "0", "hypot(RE(x), IM(x))", "a + b", "a", kOutput, 1},
+    {kNorm, kComplex, Which::List, 2, "0", "(A)RE(x) * (A)RE(x) + (A)IM(x) * (A)IM(x)", "a + b", "sqrt(a)", kOutput, 2},
+    {kNorm, kComplex, Which::List, 2, "0", "hypot((A)RE(x), (A)IM(x))", "a + b", "a", kOutput, 1},
     {kNorm, kComplex, Which::List, 2, "0", kNotZero, "a + b", "a", kOutput, 0},
-    {kNorm, kComplex, Which::List, 2, "0", "hypot(RE(x), IM(x))", "max_of(a, b)", "a", kOutput, INFINITY},
-    {kNorm, kComplex, Which::List, 2, "INF_F", "hypot(RE(x), IM(x))", "min_of(a, b)", "a", kOutput, -INFINITY},
-    {kNorm, kComplex, Which::List, 2, "0", "pow((A)hypot(RE(x), IM(x)), (A)ORDER)", "a + b", "pow(a, 1 / (A)ORDER)",
+    {kNorm, kComplex, Which::List, 2, "0", "hypot((A)RE(x), (A)IM(x))", "max_of(a, b)", "a", kOutput, INFINITY},
+    {kNorm, kComplex, Which::List, 2, "INF_F", "hypot((A)RE(x), (A)IM(x))", "min_of(a, b)", "a", kOutput, -INFINITY},
+    {kNorm, kComplex, Which::List, 2, "0", "pow(hypot((A)RE(x), (A)IM(x)), (A)ORDER)", "a + b", "pow(a, 1 / (A)ORDER)",
      kOutput, kAnyOrder},
 };
 
@@ -413,7 +413,8 @@ class ReductionRow : public Row {
     for (const Reduction* line : lines_) {
       if ((line->types & FL_DTYPE_BIT(call.compute_dtype)) == 0) continue;
       if (std::isnan(line->order)) return line;
-      if (order_of(call) == line->order || line->order == kAnyOrder) return line;
+      const double order = order_of(call);
+      if (order == line->order || (line->order == kAnyOrder && !std::isnan(order))) return line;
     }
     return nullptr;
   }
@@ -469,7 +470,9 @@ class ReductionRow : public Row {
     }
     source.head += is_complex(acc) ? complex_defines(acc) : text_of("extrema.h");
     // Functions, so that an element is loaded once.
-    const std::string x = second ? a : arithmetic_name(reading.in->dtype);
+    // A norm of another type is that of the elements in it.
+    const bool cast = second || (!std::isnan(line.order) && !is_complex(reading.in->dtype));
+    const std::string x = cast ? a : arithmetic_name(reading.in->dtype);
     const std::string functions = "FUNCTION A map_of(const " + x + " x) { return (A)(" + (second ? "x" : line.map) +
                                   "); }\nFUNCTION A join_of(const A a, const A b) { return (A)(" + line.join + "); }\n";
     if (vectors) {

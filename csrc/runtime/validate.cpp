@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <string_view>
 #include <unordered_set>
@@ -353,6 +354,10 @@ fl_device_properties Validator::read_properties(int32_t index) {
   }
   space.properties.struct_size = sizeof space.properties;
   check_properties(space.properties, what);
+  char* name = space.properties.name;
+  if (*name == '\0') {
+    std::snprintf(name, sizeof space.properties.name, "%s %d", loaded_.chip->name.c_str(), static_cast<int>(index));
+  }
   return space.properties;
 }
 

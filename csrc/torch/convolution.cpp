@@ -32,6 +32,7 @@ at::Tensor convolution_meta(const at::Tensor& input, const at::Tensor& weight, c
       transposed ? at::native::conv_input_size(input.sizes(), weight.sizes(), padding, output_padding, stride, dilation,
                                                groups.guard_int(__FILE__, __LINE__))
                  : at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
+  for (size_t d = 2; d < sizes.size(); ++d) TORCH_CHECK(sizes[d] > 0, "the output has no points");  // the CPU has words
   return meta_like(input, sizes, conv_format(input, weight));
 }
 

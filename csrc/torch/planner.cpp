@@ -118,6 +118,7 @@ class KernelPlanner {
     if (mutation_kernel_) return true;
     if (entry_.out_by_cpu) return refuse("its out= form, which the CPU kernel lays out and checks by rules of its own");
     if (empty_extremum()) return refuse("the maximum or minimum of nothing");
+    if (empty_statistics()) return refuse("the statistics of nothing");
     // Outside of what follows: it waits, so errors of earlier work surface here and are not this call's.
     if (entry_.reads_values && !count()) return false;
     try {
@@ -309,6 +310,12 @@ class KernelPlanner {
   bool empty_extremum() const {
     static const std::string kMax = "aten::max", kMin = "aten::min";
     return (kernel_.op == kMax || kernel_.op == kMin) && call_.args[0].kind == Kind::Tensor && tensor(0).numel() == 0;
+  }
+
+  // Means and variances of no elements: the CPU kernel refuses.
+  bool empty_statistics() const {
+    return entry_.op_name.find("native_batch_norm") != std::string::npos && entry_.args[0].name == "input" &&
+           tensor(0).numel() == 0;
   }
 
   // ---- The type the kernel computes in ----

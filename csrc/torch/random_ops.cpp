@@ -91,9 +91,13 @@ void finish_in_place(HostCall& host, const at::Tensor& self, const at::Tensor& v
 void host_uniform(HostCall& host) {
   const at::Tensor self = host.stack[0].toTensor();
   const double from = host.stack[1].toDouble(), to = host.stack[2].toDouble();
-  finish_in_place(host, self, fill_floating(self, generator_of(host.stack[3]), [&](auto* out, int64_t n, Draw d) {
-                    runtime::philox_uniform(out, n, d.seed, d.offset, from, to);
-                  }));
+  const at::Tensor drawn = fill_floating(self, generator_of(host.stack[3]), [&](auto* out, int64_t n, Draw d) {
+    runtime::philox_uniform(out, n, d.seed, d.offset, from, to);
+  });
+  if (drawn.scalar_type() != self.scalar_type()) {  // 16 bits may round up to `to`
+    drawn.masked_fill_(drawn.to(self.scalar_type()).to(drawn.scalar_type()).ge(to), from);
+  }
+  finish_in_place(host, self, drawn);
 }
 
 void host_normal(HostCall& host) {

@@ -246,8 +246,8 @@ typedef struct fl_kernel {
  * row-major order of its INDEX (not of memory) takes word e % 4. For a 64-bit draw, element e takes words 2*(e%2) (low)
  * and 2*(e%2)+1 (high) of block philox_offset + e / 2.
  *   unit32(w) = (w >> 8) * 2^-24, in [0,1): float32, float16 and bfloat16.  unit64(w) = (w >> 11) * 2^-53: float64.
- *   uniform_(from,to):  from + unit * (to - from), computed in float32 (float64 for float64); a result rounded up to
- *                       `to` becomes `from`.
+ *   uniform_(from,to):  from + unit * (to - from), computed in float32 (float64 for float64); a result that is `to`,
+ *                       or more, once rounded to the output's type becomes `from`.
  *   bernoulli(p):       unit32 < p, always from the 32-bit draw; also where every element has its own p.
  *   random_(from,to):   from + (w mod (to - from)): 32-bit draw where to - from <= 2^32, else the 64-bit one.
  *   normal_(mean,std):  Box-Muller on pairs: elements 2k, 2k+1 use draws u1 = 1 - unit(2k), u2 = unit(2k+1);
@@ -277,7 +277,7 @@ enum {
 typedef struct fl_device_properties {
   uint32_t struct_size;
   uint32_t capabilities; /* FL_CAP_* */
-  char name[128];        /* NUL-terminated */
+  char name[128];        /* NUL-terminated; empty: the chip's name and the index */
   char driver_version[64];
   uint64_t total_memory;
   uint64_t max_allocation;   /* largest single allocation; 0 = total_memory */

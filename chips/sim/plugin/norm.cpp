@@ -204,6 +204,11 @@ void batch_norm_backward(const Call& call) {
     const double shift = train ? -sum / count * scale - slope * mean[c] : 0;
     T* out = call.out(0).as<T>();
     s.for_each_image(c, [&](int64_t at) {
+      if (!train) {  // x has no part in it, be it infinite
+        for (int64_t p = at; p < at + s.points; ++p)
+          out[p] = static_cast<T>(static_cast<Acc<T>>(g[p]) * static_cast<Acc<T>>(scale));
+        return;
+      }
       affine2(g + at, x + at, out + at, s.points, static_cast<Acc<T>>(scale), static_cast<Acc<T>>(slope),
               static_cast<Acc<T>>(shift));
     });

@@ -94,11 +94,17 @@ void fill_floating(const Call& call, F&& transform) {
 
 void uniform_body(const Call& call) {
   const double low = call.real(1, 0), high = call.real(2, 1);
+  const fl_dtype dtype = call.out(0).dtype;
   fill_floating(call, [=]<class T>(T* v, int64_t n) {
     const T from = static_cast<T>(low), to = static_cast<T>(high), range = to - from;
+    for (int64_t i = 0; i < n; ++i) v[i] = from + v[i] * range;
+    T stored[kChunk];  // as the output's type rounds
+    constexpr Kind kind = std::is_same_v<T, float> ? kF32 : kF64;
+    char bytes[kChunk * sizeof(T)];
+    converters().store[kind][dtype](bytes, 1, v, n);
+    converters().load[kind][dtype](stored, bytes, 1, n);
     for (int64_t i = 0; i < n; ++i) {
-      v[i] = from + v[i] * range;
-      if (v[i] >= to) v[i] = from;
+      if (stored[i] >= to) v[i] = from;
     }
   });
 }
