@@ -3,7 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+
+def nearest(word: str, choices: Iterable[str], others: Mapping[str, str] | None = None) -> str:
+    """Return the choice that ``word`` resembles most, or an empty string. ``others`` maps known wrong names."""
+    import difflib
+
+    exact = (others or {}).get(word.lower(), "")
+    return exact or next(iter(difflib.get_close_matches(word[:200], list(choices), n=1, cutoff=0.6)), "")
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
