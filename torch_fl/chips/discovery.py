@@ -7,8 +7,9 @@
 4. ``$XDG_CONFIG_HOME/torch-fl/plugins`` (``~/.config/torch-fl/plugins``), then ``/opt/flagos/fl-plugins``.
 5. the chips that ship with torch_fl.
 
-A path may be a file, taken whatever its name, or a folder, of which the files ``libfl_*.so`` are taken and those in
-its direct subfolders. Several paths are separated as in PATH.
+A path may be a file, taken whatever its name, or a folder, of which the files ``*.fl.yaml`` (descriptors) and
+``libfl_*.so`` (plugins) are taken and those in its direct subfolders; descriptors come first, since one may speak for
+a plugin beside it. Several paths are separated as in PATH. Files that others could change are refused (trust.py).
 """
 
 from __future__ import annotations
@@ -18,17 +19,40 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from torch_fl.chips import trust
+
 Candidate = tuple[str, str]  # path, source
+Refusal = tuple[str, str, str]  # path, source, reason
 
 REPLACING = "TORCH_FL_PLUGIN_PATH"
 ADDING = ("TORCH_FL_ADD_PLUGIN_PATH", "TORCHFL_DEVICE_DIR")
 ENTRY_POINT_GROUP = "torch_fl.plugins"
 SYSTEM_FOLDER = "/opt/flagos/fl-plugins"
-PATTERN = "libfl_*.so"
+PATTERNS = ("*.fl.yaml", "*.fl.yml", "libfl_*.so")
+DESCRIPTORS = (".yaml", ".yml")
+
+refused: list[Refusal] = []  # by the last call of candidates()
+
+
+def is_descriptor(path: str) -> bool:
+    """Tell a descriptor from a plugin, by its name."""
+    return path.endswith(DESCRIPTORS)
 
 
 def candidates() -> list[Candidate]:
-    """Return (path, source) of every plugin to try, in order, each file once."""
+    """Return (path, source) of every plugin and descriptor to try, in order, each file once; note what is refused."""
+    refused.clear()
+    return [candidate for candidate in _unique(_found()) if _is_trusted(*candidate)]
+
+
+def _is_trusted(path: str, source: str) -> bool:
+    reason = trust.why_not_file(path) if os.path.exists(path) else ""
+    if reason:
+        refused.append((path, source, f"{reason}. {trust.HOW_TO_ALLOW}"))
+    return not reason
+
+
+def _found() -> list[Candidate]:
     found: list[Candidate] = []
     if REPLACING in os.environ:
         found += _from_variable(REPLACING)
@@ -39,7 +63,7 @@ def candidates() -> list[Candidate]:
         found += _from_folder(_user_folder(), "user configuration")
         found += _from_folder(Path(SYSTEM_FOLDER), SYSTEM_FOLDER)
         found += _from_folder(Path(__file__).parent, "built-in")
-    return _unique(found)
+    return found
 
 
 def _unique(found: list[Candidate]) -> list[Candidate]:
@@ -55,23 +79,35 @@ def _user_folder() -> Path:
 
 
 def _from_variable(variable: str) -> Iterator[Candidate]:
-    """Yield what a path variable names. A path without a plugin is yielded too, so that it is reported."""
     for entry in os.environ.get(variable, "").split(os.pathsep):
-        if not entry:
-            continue
-        path = Path(os.path.expanduser(entry))
-        inside = list(_from_folder(path, variable))
-        yield from inside or [(str(path), variable)]
+        if entry:
+            yield from _from_path(Path(os.path.expanduser(entry)), variable)
+
+
+def _from_path(path: Path, source: str) -> Iterator[Candidate]:
+    """Yield what a path means. A folder without a plugin is reported; what does not exist is left to the loader."""
+    if not path.is_dir():
+        yield str(path), source
+        return
+    before = len(refused)
+    inside = list(_from_folder(path, source))
+    if not inside and len(refused) == before:
+        refused.append((str(path), source, f"expected a folder with {' or '.join(PATTERNS)}, found none of these"))
+    yield from inside
 
 
 def _from_folder(folder: Path, source: str) -> Iterator[Candidate]:
-    """Yield the plugins in a folder and its direct subfolders, sorted by path."""
+    """Yield the descriptors and plugins in a folder and its direct subfolders, sorted by path."""
     try:
-        files = sorted([*folder.glob(PATTERN), *folder.glob(f"*/{PATTERN}")])
+        files = [path for pattern in PATTERNS for path in (*folder.glob(pattern), *folder.glob(f"*/{pattern}"))]
     except OSError:  # an unreadable folder is as good as none
         return
-    for file in files:
-        yield str(file), source
+    for file in sorted(files, key=lambda file: (not is_descriptor(file.name), file)):
+        reason = trust.leaves(str(folder), str(file))
+        if reason:
+            refused.append((str(file), source, f"{reason}. {trust.HOW_TO_STAY}"))
+        else:
+            yield str(file), source
 
 
 def _from_packages() -> Iterator[Candidate]:
@@ -88,7 +124,7 @@ def _from_packages() -> Iterator[Candidate]:
             yield f"{value} ({type(error).__name__}: {error})", source
             continue
         for path in paths:
-            yield from list(_from_folder(path, source)) or [(str(path), source)]
+            yield from _from_path(path, source)
 
 
 def _package_paths(value: str) -> list[Path]:

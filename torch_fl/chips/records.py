@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_fl import _load
+from torch_fl.chips import discovery
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,10 @@ def _device_record(row: dict[str, Any]) -> DeviceRecord:
 
 
 def list_plugins() -> list[PluginRecord]:
-    """Return a record for every plugin file that was found, in the order in which they were tried."""
+    """Return a record for every plugin file that was found, in the order in which they were tried.
+
+    Files that others could change come last: they were not tried.
+    """
     names = ("path", "source", "loaded", "reason", "chip")
-    return [PluginRecord(**{name: row[name] for name in names}) for row in _load.core().plugin_reports()]
+    tried = [PluginRecord(**{name: row[name] for name in names}) for row in _load.core().plugin_reports()]
+    return tried + [PluginRecord(path, source, False, reason, "") for path, source, reason in discovery.refused]

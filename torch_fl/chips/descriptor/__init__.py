@@ -1,2 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Descriptors: the YAML text that makes a chip of a library (docs/descriptors.md)."""
+
+from torch_fl.chips.descriptor.errors import DescriptorError, Problem
+from torch_fl.chips.descriptor.loader import load
+from torch_fl.chips.descriptor.models import Descriptor
+
+__all__ = ["Descriptor", "DescriptorError", "Problem", "load"]

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from torch_fl._suggest import nearest
 from torch_fl.chips.descriptor.source import shown
 
 DTYPES = (
@@ -49,11 +48,20 @@ _DEVICE_TYPE = r"[a-z_][a-z0-9_]*"
 
 
 def mistake(
-    expected: str, found: object = None, fix: str = "", suggestion: str = "", *, as_is: bool = False
+    expected: str,
+    found: object = None,
+    fix: str = "",
+    *,
+    choices: Iterable[str] = (),
+    others: Mapping[str, str] | None = None,
+    as_is: bool = False,
 ) -> PydanticCustomError:
-    """Return the error of a value that is not what was expected; translate.py turns it into a Problem."""
+    """Return the error of a value that is not what was expected; translate.py turns it into a Problem.
+
+    ``choices`` (and ``others``, known wrong names of them) are what a suggestion may be taken from.
+    """
     text = str(found) if as_is else shown(found)
-    context = {"expected": expected, "found": text, "fix": fix, "suggestion": suggestion}
+    context = {"expected": expected, "found": text, "fix": fix, "word": found, "choices": choices, "others": others}
     return PydanticCustomError("mistake", "{expected}", context)
 
 
@@ -106,9 +114,7 @@ def _choice(choices: Iterable[str], what: str, others: dict[str, str] | None = N
     def check(value: Any) -> str:
         if isinstance(value, str) and value in words:
             return value
-        text = str(value).lower() if isinstance(value, bool) else value
-        close = nearest(text, words, others) if isinstance(text, str) else ""
-        raise mistake(what, value, suggestion=close)
+        raise mistake(what, value, choices=words, others=others)
 
     return check
 
@@ -119,8 +125,8 @@ def _operator(value: Any) -> str:
     if re.fullmatch(_OPERATOR, text, re.ASCII) and len(text) <= 128:
         return text
     with_library = re.sub(r"^(torch\.|at::|aten[.:])?(ops\.aten\.)?", "aten::", text)
-    suggestion = with_library if re.fullmatch(_OPERATOR, with_library, re.ASCII) and len(text) < 64 else ""
-    raise mistake(expected, text, suggestion=suggestion)
+    others = {text.lower(): with_library} if re.fullmatch(_OPERATOR, with_library, re.ASCII) else {}
+    raise mistake(expected, text, others=others)
 
 
 def _device_type(value: Any) -> str:
@@ -251,7 +257,7 @@ Expression = Annotated[
 ]
 ScalarValue = Annotated[Any, PlainValidator(_scalar, json_schema_input_type=bool | int | float | str)]
 Number = Annotated[Any, PlainValidator(_number, json_schema_input_type=int | float)]
-Dim = Annotated[Any, PlainValidator(_dim, json_schema_input_type=int | Literal["all"])]
+Dim = Annotated[Any, PlainValidator(_dim, json_schema_input_type=_pattern(r"(-?[0-9]{1,2}|all)"))]
 Count = Annotated[int, Field(ge=1, le=MAX_BYTES)]
 Order = Annotated[int, Field(ge=0, le=MAX_DIMS)]  # of a tensor: its number of dimensions
 Before = BeforeValidator

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch_fl.chips.descriptor.errors import Problem
@@ -16,20 +16,24 @@ Path = Sequence[Key]
 
 @dataclass
 class Node:
-    """A value, and where it stands. A mapping's entry also knows where its key stands."""
+    """A value and where it stands: file, line, column, and the keys that lead to it in that file."""
 
     file: str
     line: int
     column: int
     value: Scalar | list[Node] | dict[Key, Node]
-    key: Node | None = field(default=None, repr=False)
+    path: tuple[Key, ...] = ()
+    key_line: int = 0  # of its key, for what is in a mapping
+    key_column: int = 0
 
     @classmethod
-    def of(cls, value: Any, file: str = "") -> Node:
+    def of(cls, value: Any, file: str = "", path: tuple[Key, ...] = ()) -> Node:
         """Return the tree of a value that stands nowhere."""
         if isinstance(value, dict):
-            return cls(file, 0, 0, {key: cls.of(item, file) for key, item in value.items()})
-        return cls(file, 0, 0, [cls.of(item, file) for item in value] if isinstance(value, list) else value)
+            return cls(file, 0, 0, {key: cls.of(item, file, (*path, key)) for key, item in value.items()}, path)
+        if isinstance(value, list):
+            return cls(file, 0, 0, [cls.of(item, file, (*path, i)) for i, item in enumerate(value)], path)
+        return cls(file, 0, 0, value, path)
 
     def plain(self) -> Any:
         """Return the value without its places."""
@@ -47,18 +51,15 @@ class Node:
             return self.value[key]
         return None
 
-    def locate(self, path: Path) -> tuple[Node, list[Key]]:
-        """Follow a path as far as the text goes; return where that ends, and the steps taken.
+    def locate(self, path: Path) -> Node:
+        """Follow a path as far as the text goes, and return where that ends.
 
         Steps that the text does not have are left out: they come from short forms, which were written out.
         """
-        node, taken = self, list[Key]()
+        node = self
         for step in path:
-            following = node.child(step)
-            if following is not None:
-                node = following
-                taken.append(step)
-        return node, taken
+            node = node.child(step) or node
+        return node
 
     def problem(
         self,
@@ -72,10 +73,9 @@ class Node:
         severity: Literal["error", "warning"] = "error",
     ) -> Problem:
         """Return a problem with what stands at ``path``, or with its key."""
-        node, taken = self.locate(path)
-        place = node.key if at_key and node.key is not None else node
-        key = key_path(taken)
-        return Problem(place.file, place.line, place.column, key, expected, found, suggestion, fix, severity)
+        node = self.locate(path)
+        line, column = (node.key_line, node.key_column) if at_key and node.key_line else (node.line, node.column)
+        return Problem(node.file, line, column, key_path(node.path), expected, found, suggestion, fix, severity)
 
 
 def key_path(path: Path) -> str:
