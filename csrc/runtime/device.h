@@ -146,6 +146,9 @@ struct Candidate {
   std::string path, source;
 };
 
+class HostedChip;  // chip_slots.h
+struct Described;  // description.h
+
 class Registry {
  public:
   static Registry& get();
@@ -153,6 +156,12 @@ class Registry {
   /// devices to the table. Never throws for a bad plugin: it is reported and skipped. A file already loaded (same
   /// device and inode) or a chip of a name already taken is skipped with that reason.
   void load(const std::vector<Candidate>& candidates);
+  /// A chip of this process; `path` names it in reports. Never throws for a bad chip: it is reported and skipped.
+  void load_hosted(std::unique_ptr<HostedChip> chip, const Candidate& candidate);
+  /// The chip of a descriptor, whose file the candidate names. Never throws for a bad one: it is reported and skipped.
+  void load_described(const Described& description, const Candidate& candidate);
+  /// A candidate that got no further than this.
+  void skip(const Candidate& candidate, const std::string& reason);
   const std::vector<PluginReport>& reports() const;
   int32_t device_count() const noexcept { return count_.load(std::memory_order_acquire); }
   /// Throws Error(FL_INVALID_ARGUMENT) "invalid device index 7: there are 2 fl devices (fl:0 to fl:1)".
@@ -169,6 +178,8 @@ class Registry {
  private:
   Registry();
   void load_file(const Candidate& candidate);
+  template <typename Load>
+  void report(const Candidate& candidate, Load&& load);
   void load_folder(const Candidate& candidate);
   void add(std::unique_ptr<Chip> chip, const std::vector<fl_device_properties>& devices);
   static void after_fork_in_child() noexcept;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "chip_slots.h"
 #include "internal.h"
 #include "loader.h"
 
@@ -62,9 +63,23 @@ void Registry::load_folder(const Candidate& candidate) {
   }
 }
 
-void Registry::load_file(const Candidate& candidate) {
+/// Runs `load`, which fills in what it loaded, and keeps what became of the candidate.
+template <typename Load>
+void Registry::report(const Candidate& candidate, Load&& load) {
   PluginReport report{candidate.path, candidate.source, false, "", ""};
   try {
+    load(report);
+    report.loaded = true;
+  } catch (const std::exception& refused) {
+    report.reason = refused.what();
+    report.chip.clear();
+    log(FL_LOG_INFO, "the plugin " + candidate.path + " (" + candidate.source + ") is skipped: " + report.reason);
+  }
+  reports_.push_back(std::move(report));
+}
+
+void Registry::load_file(const Candidate& candidate) {
+  report(candidate, [&](PluginReport& report) {
     struct stat status{};
     const bool exists = stat(candidate.path.c_str(), &status) == 0;
     const std::pair<uint64_t, uint64_t> identity(status.st_dev, status.st_ino);
@@ -74,13 +89,29 @@ void Registry::load_file(const Candidate& candidate) {
     report.reason = std::move(plugin.note);
     add(std::move(plugin.chip), plugin.devices);
     loaded_files_.insert(identity);
-    report.loaded = true;
-  } catch (const std::exception& refused) {
-    report.reason = refused.what();
-    report.chip.clear();
-    log(FL_LOG_INFO, "the plugin " + candidate.path + " (" + candidate.source + ") is skipped: " + report.reason);
-  }
-  reports_.push_back(std::move(report));
+  });
+}
+
+void Registry::load_hosted(std::unique_ptr<HostedChip> hosted, const Candidate& candidate) {
+  const std::lock_guard lock(mutex_);
+  report(candidate, [&](PluginReport& report) {
+    try {
+      LoadedPlugin plugin = validate_plugin(take_slot(*hosted));
+      plugin.chip->path = candidate.path;
+      report.chip = plugin.chip->name;
+      report.reason = std::move(plugin.note);
+      add(std::move(plugin.chip), plugin.devices);
+    } catch (...) {
+      leave_slot(*hosted);
+      throw;
+    }
+    hosted.release();  // lives as long as the process, as libraries do
+  });
+}
+
+void Registry::skip(const Candidate& candidate, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  report(candidate, [&](PluginReport&) { throw Refused(reason); });
 }
 
 void Registry::add(std::unique_ptr<Chip> chip, const std::vector<fl_device_properties>& devices) {

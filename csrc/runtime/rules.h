@@ -26,9 +26,9 @@ using Program = std::vector<Instruction>;
 /// One condition on a call.
 struct Check {
   Program holds;
-  Program found;             ///< what to show when it does not hold; empty: nothing
-  std::string expected;      ///< "self.size(0) must be a multiple of 128"
-  bool reads_values = false; ///< looks at a Scalar or floating-point argument, which signatures leave out
+  Program found;              ///< what to show when it does not hold; empty: nothing
+  std::string expected;       ///< "self.size(0) must be a multiple of 128"
+  bool reads_values = false;  ///< looks at a Scalar or floating-point argument, which signatures leave out
 };
 
 struct Cast {
@@ -37,17 +37,22 @@ struct Cast {
 
 struct OpRules {
   std::vector<Check> checks;
-  uint32_t flags = 0;        ///< FL_KERNEL_*, added to those of the kernel's row
-  uint64_t alignment = 0;    ///< bytes: tensors at other addresses are copied first; 0: any
-  std::vector<Cast> casts;   ///< compute in `to` where the call says `from`; the result is cast back
+  uint32_t flags = 0;       ///< FL_KERNEL_*, added to those of the kernel's row
+  uint32_t cleared = 0;     ///< FL_KERNEL_*, taken from the row's flags first (IN_PLACE_SAFE)
+  uint64_t alignment = 0;   ///< bytes: tensors at other addresses are copied first; 0: any
+  std::vector<Cast> casts;  ///< compute in `to` where the call says `from`; the result is cast back
 };
+
+inline uint32_t flags_under(const OpRules& rules, uint32_t row_flags) {
+  return (row_flags & ~rules.cleared) | rules.flags;
+}
 
 /// What is to be done with calls of one operator that no kernel takes.
 struct OpFallback {
-  std::string policy;         ///< "allow", "warn", "deny"; empty: the chip's
-  bool decompose = true;      ///< PyTorch's decomposition may be taken
-  std::string python;         ///< override: a function registered under this name; empty: none
-  std::string expression;     ///< override: an expression of operators; empty: none
+  std::string policy;      ///< "allow", "warn", "deny"; empty: the chip's
+  bool decompose = true;   ///< PyTorch's decomposition may be taken
+  std::string python;      ///< override: a function registered under this name; empty: none
+  std::string expression;  ///< override: an expression of operators; empty: none
 };
 
 /// The first check of `rules` that `call` does not meet, as text ("..., found 3"); empty: all hold. Addresses may be 0.

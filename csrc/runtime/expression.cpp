@@ -1,0 +1,706 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "expression.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <unordered_set>
+#include <vector>
+
+#include "error.h"
+
+namespace torch_fl::runtime {
+namespace {
+
+struct DtypeFacts {
+  const char* name;
+  int64_t bytes;
+};
+constexpr DtypeFacts kDtypes[] = {
+    {"uint8", 1},         {"int8", 1},        {"int16", 2},         {"int32", 4},           {"int64", 8},
+    {"float16", 2},       {"float32", 4},     {"float64", 8},       {"complex32", 4},       {"complex64", 8},
+    {"complex128", 16},   {"bool", 1},        {"bfloat16", 2},      {"uint16", 2},          {"uint32", 4},
+    {"uint64", 8},        {"float8_e5m2", 1}, {"float8_e4m3fn", 1}, {"float8_e5m2fnuz", 1}, {"float8_e4m3fnuz", 1},
+    {"float8_e8m0fnu", 1}};
+
+bool known(fl_dtype dtype) { return dtype >= 0 && static_cast<size_t>(dtype) < std::size(kDtypes); }
+
+// ---- Values -------------------------------------------------------------------------------------------------------
+Value integer(int64_t i) {
+  Value v;
+  v.kind = Value::Integer, v.i = i;
+  return v;
+}
+Value real(double d) {
+  Value v;
+  v.kind = Value::Real, v.d = d;
+  return v;
+}
+Value boolean(bool b) {
+  Value v;
+  v.kind = Value::Boolean, v.i = b ? 1 : 0;
+  return v;
+}
+Value of_kind(Value::Kind kind, int64_t i) {
+  Value v;
+  v.kind = kind, v.i = i;
+  return v;
+}
+Value text(const char* s) {
+  Value v{};
+  if (s != nullptr) v.kind = Value::String, v.s = s;
+  return v;
+}
+
+bool is_whole(const Value& v) { return v.kind == Value::Integer || v.kind == Value::Boolean; }
+bool is_number(const Value& v) { return is_whole(v) || v.kind == Value::Real; }
+double as_real(const Value& v) { return v.kind == Value::Real ? v.d : static_cast<double>(v.i); }
+
+enum class Order : uint8_t { Less, Equal, Greater, None };
+
+Order order_of(double a, double b) {
+  return a < b ? Order::Less : a > b ? Order::Greater : a == b ? Order::Equal : Order::None;
+}
+
+/// Exact: an integer beyond 2^53 is not rounded first.
+Order order_of(int64_t a, double b) {
+  if (std::isnan(b)) return Order::None;
+  if (b >= 0x1p63) return Order::Less;
+  if (b < -0x1p63) return Order::Greater;
+  const double whole = std::floor(b);
+  const auto floor = static_cast<int64_t>(whole);
+  if (a != floor) return a < floor ? Order::Less : Order::Greater;
+  return whole < b ? Order::Less : Order::Equal;
+}
+
+Order order_of(const Value& a, const Value& b) {
+  if (is_whole(a) && is_whole(b)) return a.i < b.i ? Order::Less : a.i > b.i ? Order::Greater : Order::Equal;
+  if (is_whole(a)) return order_of(a.i, b.d);
+  if (!is_whole(b)) return order_of(a.d, b.d);
+  const Order turned = order_of(b.i, a.d);
+  return turned == Order::Less ? Order::Greater : turned == Order::Greater ? Order::Less : turned;
+}
+
+/// 1, 0, or -1 where the two cannot be compared.
+int equal(const Value& a, const Value& b) {
+  if (is_number(a) && is_number(b)) return order_of(a, b) == Order::Equal ? 1 : 0;
+  if (a.kind != b.kind) return -1;
+  return a.kind == Value::String ? std::strcmp(a.s, b.s) == 0 : a.i == b.i;
+}
+
+// As in Python, whose results have the sign of the divisor.
+double real_modulo(double a, double b) {
+  double rest = std::fmod(a, b);
+  if (rest == 0) return std::copysign(0.0, b);
+  return (rest < 0) != (b < 0) ? rest + b : rest;
+}
+double real_floor_divide(double a, double b) {
+  double rest = std::fmod(a, b);
+  double quotient = (a - rest) / b;
+  if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;
+  if (quotient == 0) return std::copysign(0.0, a / b);
+  const double whole = std::floor(quotient);
+  return quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
+Value whole_arithmetic(int32_t code, int64_t a, int64_t b) {
+  int64_t r = 0;
+  switch (code) {
+    case kAdd:
+      return __builtin_add_overflow(a, b, &r) ? Value{} : integer(r);
+    case kSubtract:
+      return __builtin_sub_overflow(a, b, &r) ? Value{} : integer(r);
+    case kMultiply:
+      return __builtin_mul_overflow(a, b, &r) ? Value{} : integer(r);
+    default:
+      break;
+  }
+  if (b == 0) return {};
+  if (code == kDivide) return real(static_cast<double>(a) / static_cast<double>(b));
+  if (b == -1) {
+    if (code == kModulo) return integer(0);
+    return __builtin_sub_overflow(int64_t{0}, a, &r) ? Value{} : integer(r);
+  }
+  const int64_t rest = a % b;
+  const bool down = rest != 0 && (rest < 0) != (b < 0);
+  return code == kModulo ? integer(down ? rest + b : rest) : integer(a / b - (down ? 1 : 0));
+}
+
+Value arithmetic(int32_t code, const Value& a, const Value& b) {
+  if (is_whole(a) && is_whole(b)) return whole_arithmetic(code, a.i, b.i);
+  if (a.kind == Value::Address && is_whole(b) && (code == kAdd || code == kSubtract)) {
+    const auto base = static_cast<uint64_t>(a.i), by = static_cast<uint64_t>(b.i);
+    return of_kind(Value::Address, static_cast<int64_t>(code == kAdd ? base + by : base - by));
+  }
+  if (!is_number(a) || !is_number(b)) return {};
+  const double x = as_real(a), y = as_real(b);
+  switch (code) {
+    case kAdd:
+      return real(x + y);
+    case kSubtract:
+      return real(x - y);
+    case kMultiply:
+      return real(x * y);
+    default:
+      break;
+  }
+  if (y == 0) return {};
+  return real(code == kDivide ? x / y : code == kModulo ? real_modulo(x, y) : real_floor_divide(x, y));
+}
+
+Value negated(const Value& v) {
+  if (v.kind == Value::Real) return real(-v.d);
+  return is_whole(v) ? whole_arithmetic(kSubtract, 0, v.i) : Value{};
+}
+
+Value absolute(const Value& v) {
+  if (v.kind == Value::Real) return real(std::fabs(v.d));
+  if (!is_whole(v)) return {};
+  return v.i < 0 ? whole_arithmetic(kSubtract, 0, v.i) : integer(v.i);
+}
+
+Value compared(int32_t code, const Value& a, const Value& b) {
+  if (code == kEqual || code == kNotEqual) {
+    const int same = equal(a, b);
+    return same < 0 ? Value{} : boolean((same == 1) == (code == kEqual));
+  }
+  if (!is_number(a) || !is_number(b)) return {};
+  const Order order = order_of(a, b);
+  switch (code) {
+    case kLess:
+      return boolean(order == Order::Less);
+    case kLessEqual:
+      return boolean(order == Order::Less || order == Order::Equal);
+    case kGreater:
+      return boolean(order == Order::Greater);
+    default:
+      return boolean(order == Order::Greater || order == Order::Equal);
+  }
+}
+
+Value extremum(int32_t code, const Value* values, int64_t n) {
+  Value best = values[0];
+  for (int64_t i = 0; i < n; ++i) {
+    if (!is_number(values[i])) return {};
+    if (i > 0 && order_of(values[i], best) == (code == kMin ? Order::Less : Order::Greater)) best = values[i];
+  }
+  return best;
+}
+
+/// 1, 0, or -1 where there is no telling.
+int truth(const Value& v) {
+  if (v.kind == Value::Real) return v.d != 0 ? 1 : 0;
+  return is_whole(v) ? (v.i != 0 ? 1 : 0) : -1;
+}
+
+/// One of `n` values; undefined where it cannot be compared with one of them.
+int member(const Value& v, const Value* values, int64_t n) {
+  int found = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const int same = equal(v, values[i]);
+    if (same < 0) return -1;
+    found |= same;
+  }
+  return found;
+}
+
+// ---- The call -----------------------------------------------------------------------------------------------------
+const fl_value* argument(const fl_call& call, int32_t index) {
+  return index >= 0 && static_cast<uint32_t>(index) < call.n_args ? &call.args[index] : nullptr;
+}
+
+const fl_tensor* output(const fl_call& call, int32_t index) {
+  const auto at = static_cast<uint32_t>(-1 - index);
+  return at < call.n_outs ? call.outs[at] : nullptr;
+}
+
+const fl_tensor* tensor(const fl_call& call, int32_t index, const Trace& trace) {
+  if (index == kTraced) return trace.tensor;
+  if (index < 0) return output(call, index);
+  const fl_value* v = argument(call, index);
+  return v != nullptr && v->kind == FL_TENSOR ? v->u.tensor : nullptr;
+}
+
+Value scalar(const fl_value& v) {
+  switch (v.kind) {
+    case FL_BOOLEAN:
+      return boolean(v.u.i != 0);
+    case FL_INTEGER:
+      return integer(v.u.i);
+    case FL_REAL:
+      return real(v.u.d);
+    case FL_STRING:
+      return text(v.u.s);
+    case FL_DTYPE:
+      return of_kind(Value::Type, v.u.i);
+    default:
+      return {};
+  }
+}
+
+int64_t length(const fl_value& v) { return v.kind >= FL_INTEGERS && v.kind <= FL_VALUES ? v.count : -1; }
+
+Value element(const fl_value& v, int64_t i) {
+  const int64_t n = length(v);
+  if (i < 0) i += n;
+  if (n < 0 || i < 0 || i >= n) return {};
+  switch (v.kind) {
+    case FL_INTEGERS:
+      return integer(v.u.ints[i]);
+    case FL_REALS:
+      return real(v.u.reals[i]);
+    case FL_BOOLEANS:
+      return boolean(v.u.bools[i] != 0);
+    case FL_VALUES:
+      return scalar(v.u.values[i]);
+    default:
+      return {};
+  }
+}
+
+Value dimension(const int64_t* values, const fl_tensor& t, int64_t d) {
+  if (d < 0) d += t.ndim;
+  return d < 0 || d >= t.ndim ? Value{} : integer(values[d]);
+}
+
+Value present(const fl_call& call, int32_t index) {
+  if (index < 0) return boolean(output(call, index) != nullptr);
+  const fl_value* v = argument(call, index);
+  return boolean(v != nullptr && v->kind != FL_NONE);
+}
+
+// ---- Conditions on everything of a kind ---------------------------------------------------------------------------
+/// `holds` of every tensor that the argument is, or lists. A tensor that is absent, or a number instead, has no say.
+template <typename Holds>
+bool every_tensor(const fl_call& call, int32_t index, Trace& trace, Holds&& holds) {
+  trace.item = -1;
+  trace.tensor = tensor(call, index, trace);
+  if (trace.tensor != nullptr) return holds(*trace.tensor);
+  const fl_value* v = argument(call, index);
+  if (v == nullptr || v->kind != FL_TENSORS) return true;
+  for (uint32_t k = 0; k < v->count; ++k) {
+    trace.item = k;
+    trace.tensor = v->u.tensors[k];
+    if (trace.tensor != nullptr && !holds(*trace.tensor)) return false;
+  }
+  return true;
+}
+
+template <typename Holds>
+bool every_size(const fl_call& call, int32_t index, const Value& which, Trace& trace, Holds&& holds) {
+  return every_tensor(call, index, trace, [&](const fl_tensor& t) {
+    if (which.kind == Value::Integer) {
+      trace.position = which.i;
+      const Value size = dimension(t.sizes, t, which.i);
+      return size.kind == Value::Undefined || holds(size.i);  // no such dimension: nothing to ask
+    }
+    for (int32_t d = 0; d < t.ndim; ++d) {
+      trace.position = d;
+      if (!holds(t.sizes[d])) return false;
+    }
+    return true;
+  });
+}
+
+bool has_bit(int64_t bits, int64_t bit) {
+  return bit >= 0 && bit < 64 && ((static_cast<uint64_t>(bits) >> bit) & 1) != 0;
+}
+
+bool every_of_tensors(const Instruction& step, const fl_call& call, const Value& which, Trace& trace) {
+  const int64_t k = step.integer;
+  switch (step.code) {
+    case kEveryDtypeIn:
+      return every_tensor(call, step.index, trace, [&](const fl_tensor& t) { return has_bit(k, t.dtype); });
+    case kEveryNdimIn:
+      return every_tensor(call, step.index, trace, [&](const fl_tensor& t) { return has_bit(k, t.ndim); });
+    case kEveryNumelAtMost:
+      return every_tensor(call, step.index, trace, [&](const fl_tensor& t) { return t.numel <= k; });
+    case kEverySizeMultiple:
+      return every_size(call, step.index, which, trace, [&](int64_t size) { return size % k == 0; });
+    case kEverySizeAtLeast:
+      return every_size(call, step.index, which, trace, [&](int64_t size) { return size >= k; });
+    default:
+      return every_size(call, step.index, which, trace, [&](int64_t size) { return size <= k; });
+  }
+}
+
+bool holds_of_value(const Instruction& step, const Value& v, const Value* values) {
+  if (step.code == kEveryIn) return member(v, values, step.integer) == 1;
+  const Value answer = compared(step.code == kEveryAtLeast ? kGreaterEqual : kLessEqual, v, values[0]);
+  return answer.kind == Value::Boolean && answer.i != 0;
+}
+
+bool every_of_values(const Instruction& step, const fl_call& call, const Value* values, Trace& trace) {
+  const fl_value* v = argument(call, step.index);
+  if (v == nullptr) return false;
+  const int64_t n = length(*v);
+  if (n < 0) return holds_of_value(step, scalar(*v), values);
+  for (int64_t i = 0; i < n; ++i) {
+    trace.position = i;
+    if (!holds_of_value(step, element(*v, i), values)) return false;
+  }
+  return true;
+}
+
+Value of_tensor(const Instruction& step, const fl_tensor& t) {
+  switch (step.code) {
+    case kSizeAt:
+      return dimension(t.sizes, t, step.integer);
+    case kStrideAt:
+      return dimension(t.strides, t, step.integer);
+    case kNdim:
+      return integer(t.ndim);
+    case kNumel:
+      return integer(t.numel);
+    case kDtype:
+      return of_kind(Value::Type, t.dtype);
+    case kItemsize:
+      return known(t.dtype) ? integer(kDtypes[t.dtype].bytes) : Value{};
+    case kData:
+      return of_kind(Value::Address, static_cast<int64_t>(t.address));
+    case kContiguous:
+      return boolean((t.flags & FL_TENSOR_CONTIGUOUS) != 0);
+    default:
+      return boolean((t.flags & FL_TENSOR_CHANNELS_LAST) != 0);
+  }
+}
+
+bool select_tensor(const fl_value* list, const Value& which, Trace& trace) {
+  if (list == nullptr || list->kind != FL_TENSORS || which.kind != Value::Integer) return false;
+  const int64_t i = which.i < 0 ? which.i + list->count : which.i;
+  if (i < 0 || i >= list->count) return false;
+  trace.item = i;
+  trace.tensor = list->u.tensors[i];
+  return trace.tensor != nullptr;
+}
+
+}  // namespace
+
+// Whatever has no value makes everything computed from it undefined, so that ends the program.
+Value evaluate(const Program& program, const fl_call& call, Trace& trace) {
+  Value stack[kMaxDepth];
+  Value* top = stack;  // the next free place
+  const size_t n = program.size();
+  for (size_t at = 0; at < n; ++at) {
+    const Instruction& step = program[at];
+    Value result{};
+    switch (step.code) {
+      case kInteger:
+        result = integer(step.integer);
+        break;
+      case kReal:
+        result = real(step.real);
+        break;
+      case kBoolean:
+        result = boolean(step.integer != 0);
+        break;
+      case kString:
+        result = text(reinterpret_cast<const char*>(step.integer));
+        break;
+      case kType:
+        result = of_kind(Value::Type, step.integer);
+        break;
+      case kComputeDtype:
+        result = of_kind(Value::Type, call.compute_dtype);
+        break;
+      case kDeviceIndex:
+        result = integer(call.device_index);
+        break;
+      case kStream:
+        result = of_kind(Value::Address, reinterpret_cast<int64_t>(call.stream));
+        break;
+      case kPosition:
+        result = integer(trace.position);
+        break;
+      case kValue: {
+        const fl_value* v = argument(call, step.index);
+        if (v != nullptr) result = scalar(*v);
+        break;
+      }
+      case kAddress: {
+        const fl_value* v = argument(call, step.index);
+        if (v != nullptr && v->kind == FL_INTEGER) result = of_kind(Value::Address, v->u.i);
+        break;
+      }
+      case kPresent:
+        result = present(call, step.index);
+        break;
+      case kLength: {
+        const fl_value* v = argument(call, step.index);
+        if (v != nullptr && length(*v) >= 0) result = integer(length(*v));
+        break;
+      }
+      case kElement: {
+        const fl_value* v = argument(call, step.index);
+        const Value i = *--top;
+        if (v != nullptr && is_whole(i)) result = element(*v, i.i);
+        break;
+      }
+      case kTensor:
+        if (!select_tensor(argument(call, step.index), *--top, trace)) return {};
+        continue;
+      case kSize:
+      case kStride: {
+        const fl_tensor* t = tensor(call, step.index, trace);
+        const Value d = *--top;
+        if (t != nullptr && is_whole(d)) result = dimension(step.code == kSize ? t->sizes : t->strides, *t, d.i);
+        break;
+      }
+      case kSizeAt:
+      case kStrideAt:
+      case kNdim:
+      case kNumel:
+      case kDtype:
+      case kItemsize:
+      case kData:
+      case kContiguous:
+      case kChannelsLast: {
+        const fl_tensor* t = tensor(call, step.index, trace);
+        if (t != nullptr) result = of_tensor(step, *t);
+        break;
+      }
+      case kAdd:
+      case kSubtract:
+      case kMultiply:
+      case kFloorDivide:
+      case kModulo:
+      case kDivide:
+        top -= 2;
+        result = arithmetic(step.code, top[0], top[1]);
+        break;
+      case kNegate:
+        result = negated(*--top);
+        break;
+      case kAbs:
+        result = absolute(*--top);
+        break;
+      case kNot: {
+        const int t = truth(*--top);
+        if (t >= 0) result = boolean(t == 0);
+        break;
+      }
+      case kEqual:
+      case kNotEqual:
+      case kLess:
+      case kLessEqual:
+      case kGreater:
+      case kGreaterEqual:
+        top -= 2;
+        result = compared(step.code, top[0], top[1]);
+        break;
+      case kMin:
+      case kMax:
+        top -= step.integer;
+        result = extremum(step.code, top, step.integer);
+        break;
+      case kIn: {
+        top -= step.integer + 1;
+        const int found = member(top[0], top + 1, step.integer);
+        if (found >= 0) result = boolean(found == 1);
+        break;
+      }
+      case kJump:
+        at += static_cast<size_t>(step.integer);
+        continue;
+      case kJumpIfFalse: {
+        const int t = truth(*--top);
+        if (t < 0) return {};
+        if (t == 0) at += static_cast<size_t>(step.integer);
+        continue;
+      }
+      case kJumpIfFalseKeep:
+      case kJumpIfTrueKeep: {
+        const int t = truth(top[-1]);
+        if (t < 0) return {};
+        if (t == (step.code == kJumpIfTrueKeep ? 1 : 0)) {
+          at += static_cast<size_t>(step.integer);
+        } else {
+          --top;
+        }
+        continue;
+      }
+      case kEveryIn:
+      case kEveryAtLeast:
+      case kEveryAtMost:
+        top -= step.code == kEveryIn ? step.integer : 1;
+        result = boolean(every_of_values(step, call, top, trace));
+        break;
+      case kEveryDtypeIn:
+      case kEveryNdimIn:
+      case kEveryNumelAtMost:
+        result = boolean(every_of_tensors(step, call, {}, trace));
+        break;
+      case kEverySizeMultiple:
+      case kEverySizeAtLeast:
+      case kEverySizeAtMost: {
+        const Value which = *--top;
+        result = boolean(every_of_tensors(step, call, which, trace));
+        break;
+      }
+      default:
+        return {};
+    }
+    if (result.kind == Value::Undefined) return result;
+    *top++ = result;
+  }
+  return top[-1];
+}
+
+bool is_true(const Value& value) { return truth(value) == 1; }
+
+Value evaluate(const Program& program, const fl_call& call) {
+  Trace trace;
+  return evaluate(program, call, trace);
+}
+
+// ---- What evaluate() relies on ------------------------------------------------------------------------------------
+namespace {
+
+[[noreturn]] void malformed(size_t at, const std::string& what) {
+  throw Error(FL_INVALID_ARGUMENT, "instruction " + std::to_string(at) + " of a program " + what);
+}
+
+struct Interned {
+  std::mutex mutex;
+  std::unordered_set<std::string> texts;  // whose nodes never move
+  std::unordered_set<const char*> pointers;
+};
+Interned& interned() {
+  static auto* all = new Interned;
+  return *all;
+}
+
+bool is_interned(const char* text) {
+  const std::lock_guard lock(interned().mutex);
+  return interned().pointers.count(text) != 0;
+}
+
+struct Effect {
+  int64_t takes, gives;
+};
+
+int64_t bounded_count(size_t at, const Instruction& step) {
+  if (step.integer < 1 || step.integer > static_cast<int64_t>(kMaxDepth))
+    malformed(at, "takes an absurd number of values");
+  return step.integer;
+}
+
+Effect effect_of(size_t at, const Instruction& step) {
+  const int32_t code = step.code;
+  if ((code >= kInteger && code <= kPosition) || (code >= kValue && code <= kLength)) return {0, 1};
+  if (code == kElement || code == kSize || code == kStride) return {1, 1};
+  if (code == kTensor) return {1, 0};
+  if (code >= kSizeAt && code <= kChannelsLast) return {0, 1};
+  if ((code >= kAdd && code <= kDivide) || (code >= kEqual && code <= kGreaterEqual)) return {2, 1};
+  if (code == kNegate || code == kNot || code == kAbs) return {1, 1};
+  if (code == kMin || code == kMax) return {bounded_count(at, step), 1};
+  if (code == kIn) return {bounded_count(at, step) + 1, 1};
+  if (code == kJump) return {0, 0};
+  if (code >= kJumpIfFalse && code <= kJumpIfTrueKeep) return {1, 0};
+  if (code == kEveryIn) return {bounded_count(at, step), 1};
+  if (code == kEveryAtLeast || code == kEveryAtMost) return {1, 1};
+  if (code >= kEveryDtypeIn && code <= kEveryNumelAtMost) return {0, 1};
+  if (code >= kEverySizeMultiple && code <= kEverySizeAtMost) return {1, 1};
+  malformed(at, "has the unknown code " + std::to_string(code));
+}
+
+void check_operand(size_t at, const Instruction& step) {
+  switch (step.code) {
+    case kString:
+      if (!is_interned(reinterpret_cast<const char*>(step.integer))) malformed(at, "refers to no text");
+      break;
+    case kType:
+      if (step.integer < 0 || step.integer > 63) malformed(at, "names no element type");
+      break;
+    case kEverySizeMultiple:
+      if (step.integer < 1) malformed(at, "asks for multiples of less than 1");
+      break;
+    default:
+      break;
+  }
+}
+
+/// Stack depths before each instruction, as far as they are known: -1 where nothing leads there.
+class Depths {
+ public:
+  explicit Depths(size_t n) : depths_(n + 1, -1) {}
+  void meet(size_t at, size_t to, int64_t depth) {
+    if (to >= depths_.size()) malformed(at, "jumps out of it");
+    if (depth > static_cast<int64_t>(kMaxDepth)) malformed(at, "needs a deeper stack than there is");
+    if (depths_[to] >= 0 && depths_[to] != depth) malformed(at, "leads to where the stack has another depth");
+    depths_[to] = depth;
+  }
+  int64_t operator[](size_t at) const { return depths_[at]; }
+
+ private:
+  std::vector<int64_t> depths_;
+};
+
+size_t jump_target(size_t at, const Instruction& step, size_t n) {
+  if (step.integer < 0 || step.integer > static_cast<int64_t>(n)) malformed(at, "jumps out of it");
+  return at + 1 + static_cast<size_t>(step.integer);
+}
+
+}  // namespace
+
+void verify(const Program& program) {
+  const size_t n = program.size();
+  if (n == 0 || n > kMaxInstructions) {
+    throw Error(FL_INVALID_ARGUMENT, "a program has " + std::to_string(n) + " instructions, but 1 to " +
+                                         std::to_string(kMaxInstructions) + " were expected");
+  }
+  Depths depths(n);
+  depths.meet(0, 0, 0);
+  for (size_t at = 0; at < n; ++at) {
+    const Instruction& step = program[at];
+    const Effect effect = effect_of(at, step);
+    check_operand(at, step);
+    if (depths[at] < 0) malformed(at, "is never reached");
+    if (depths[at] < effect.takes) malformed(at, "takes more values than there are");
+    const int64_t after = depths[at] - effect.takes + effect.gives;
+    const bool keeps = step.code == kJumpIfFalseKeep || step.code == kJumpIfTrueKeep;
+    if (step.code >= kJump && step.code <= kJumpIfTrueKeep) {
+      depths.meet(at, jump_target(at, step, n), after + (keeps ? 1 : 0));
+    }
+    if (step.code != kJump) depths.meet(at, at + 1, after);
+  }
+  if (depths[n] != 1) malformed(n, "ends it with other than one value");
+}
+
+const char* intern(const std::string& text) {
+  const std::lock_guard lock(interned().mutex);
+  const char* kept = interned().texts.insert(text).first->c_str();
+  interned().pointers.insert(kept);
+  return kept;
+}
+
+std::string to_text(const Value& value) {
+  switch (value.kind) {
+    case Value::Integer:
+      return std::to_string(value.i);
+    case Value::Real: {
+      char digits[32];
+      std::snprintf(digits, sizeof digits, "%.6g", value.d);
+      return digits;
+    }
+    case Value::Boolean:
+      return value.i != 0 ? "true" : "false";
+    case Value::String:
+      return std::string("'") + value.s + "'";
+    case Value::Type:
+      return dtype_name(static_cast<fl_dtype>(value.i));
+    case Value::Address: {
+      char digits[32];
+      std::snprintf(digits, sizeof digits, "0x%llx", static_cast<unsigned long long>(value.i));
+      return digits;
+    }
+    default:
+      return "nothing";
+  }
+}
+
+const char* dtype_name(fl_dtype dtype) { return known(dtype) ? kDtypes[dtype].name : "another type"; }
+int64_t dtype_bytes(fl_dtype dtype) { return known(dtype) ? kDtypes[dtype].bytes : 0; }
+
+}  // namespace torch_fl::runtime
