@@ -146,8 +146,9 @@ struct Candidate {
   std::string path, source;
 };
 
-class HostedChip;  // chip_slots.h
-struct Described;  // description.h
+class HostedChip;     // chip_slots.h
+struct LoadedPlugin;  // loader.h
+struct Described;     // description.h
 
 class Registry {
  public:
@@ -180,6 +181,7 @@ class Registry {
   void load_file(const Candidate& candidate);
   template <typename Load>
   void report(const Candidate& candidate, Load&& load);
+  void add_reported(LoadedPlugin plugin, PluginReport& report);
   void load_folder(const Candidate& candidate);
   void add(std::unique_ptr<Chip> chip, const std::vector<fl_device_properties>& devices);
   static void after_fork_in_child() noexcept;

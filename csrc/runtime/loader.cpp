@@ -138,16 +138,39 @@ void check_file(const std::string& path) {
 
 /// dlopen runs the library's constructors, which may throw. It is declared not to, so the compiler would drop the
 /// handler around a direct call.
-void* open_library(const std::string& path) {
+void* call_dlopen(const std::string& name) {
   void* (*volatile open)(const char*, int) = &dlopen;
-  // Without a slash dlopen searches the system's folders.
-  const std::string name = path.find('/') == std::string::npos ? "./" + path : path;
   void* library = open(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* error = dlerror();
     throw Refused(std::string("the dynamic linker refused it: ") + (error != nullptr ? error : "no reason given"));
   }
   return library;
+}
+
+/// `what` calls into the library, whose exceptions become Refused.
+template <typename Function>
+auto without_exceptions(const char* what, const char* advice, Function&& function) {
+  try {
+    return function();
+  } catch (const Refused&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Refused(std::string(what) + " threw a C++ exception: " + error.what() + advice);
+  } catch (...) {
+    throw Refused(std::string(what) + " threw a C++ exception of an unknown type" + advice);
+  }
+}
+
+// An exception that leaves dlopen leaves the dynamic linker's lock with this thread.
+constexpr char kRemoveIt[] =
+    "; remove this file: until then other threads of this process may hang when they load libraries";
+
+void* open_file(const std::string& path) {
+  check_file(path);
+  // Without a slash dlopen searches the system's folders.
+  const std::string name = path.find('/') == std::string::npos ? "./" + path : path;
+  return without_exceptions("loading it", kRemoveIt, [&] { return call_dlopen(name); });
 }
 
 const fl_plugin* call_entry(void* library) {
@@ -164,27 +187,26 @@ const fl_plugin* call_entry(void* library) {
 
 }  // namespace
 
-LoadedPlugin load_plugin(const std::string& path) {
-  check_file(path);
-  const char* what = "loading it";
-  // An exception that leaves dlopen leaves the dynamic linker's lock with this thread.
-  const char* advice = "; remove this file: until then other threads of this process may hang when they load libraries";
-  try {
-    void* library = open_library(path);
-    advice = "";
-    what = FL_PLUGIN_ENTRY;
-    const fl_plugin* plugin = call_entry(library);
-    what = "one of its functions";
-    LoadedPlugin loaded = validate_plugin(plugin);
-    loaded.chip->path = path;
-    return loaded;
-  } catch (const Refused&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw Refused(std::string(what) + " threw a C++ exception: " + error.what() + advice);
-  } catch (...) {
-    throw Refused(std::string(what) + " threw a C++ exception of an unknown type" + advice);
-  }
+void* open_library(const std::string& path_or_name) {
+  if (path_or_name.find('/') != std::string::npos) return open_file(path_or_name);
+  return without_exceptions("loading it", kRemoveIt, [&] { return call_dlopen(path_or_name); });
+}
+
+bool is_plugin(void* library) { return dlsym(library, FL_PLUGIN_ENTRY) != nullptr; }
+
+LoadedPlugin plugin_of(void* library, const std::string& path) {
+  const fl_plugin* plugin = without_exceptions(FL_PLUGIN_ENTRY, "", [&] { return call_entry(library); });
+  LoadedPlugin loaded = without_exceptions("one of its functions", "", [&] { return validate_plugin(plugin); });
+  loaded.chip->path = path;
+  return loaded;
+}
+
+LoadedPlugin load_plugin(const std::string& path) { return plugin_of(open_file(path), path); }
+
+std::string file_of(void* library) {
+  link_map* map = nullptr;
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr || map->l_name == nullptr) return "";
+  return map->l_name;
 }
 
 }  // namespace torch_fl::runtime

@@ -26,6 +26,15 @@ struct LoadedPlugin {
 /// Throws Refused. Whatever the file is, nothing crashes; what a plugin's own code does while it runs is its affair.
 LoadedPlugin load_plugin(const std::string& path);
 
+/// Opens a library: a file after it was checked, or a bare name by the dynamic linker's own rules. Throws Refused.
+void* open_library(const std::string& path_or_name);
+/// Whether it has the entry point of a plugin.
+bool is_plugin(void* library);
+/// Throws Refused, as load_plugin() does.
+LoadedPlugin plugin_of(void* library, const std::string& path);
+/// The file that a library was loaded from; empty if unknown.
+std::string file_of(void* library);
+
 /// Copies and checks everything reachable from `plugin`. Throws Refused.
 LoadedPlugin validate_plugin(const fl_plugin* plugin);
 

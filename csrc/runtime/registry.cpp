@@ -9,7 +9,9 @@
 #include <cstring>
 
 #include "chip_slots.h"
+#include "described.h"
 #include "internal.h"
+#include "library_chip.h"
 #include "loader.h"
 
 namespace torch_fl::runtime {
@@ -84,28 +86,68 @@ void Registry::load_file(const Candidate& candidate) {
     const bool exists = stat(candidate.path.c_str(), &status) == 0;
     const std::pair<uint64_t, uint64_t> identity(status.st_dev, status.st_ino);
     if (exists && loaded_files_.count(identity) != 0) throw Refused("the same file has been loaded already");
-    LoadedPlugin plugin = load_plugin(candidate.path);
-    report.chip = plugin.chip->name;
-    report.reason = std::move(plugin.note);
-    add(std::move(plugin.chip), plugin.devices);
+    add_reported(load_plugin(candidate.path), report);
     loaded_files_.insert(identity);
   });
 }
 
-void Registry::load_hosted(std::unique_ptr<HostedChip> hosted, const Candidate& candidate) {
+namespace {
+
+/// The tables of a chip in a slot, which it leaves again unless it is kept.
+class Hosted {
+ public:
+  explicit Hosted(std::unique_ptr<HostedChip> chip) : chip_(std::move(chip)) {}
+  ~Hosted() {
+    if (chip_ != nullptr) leave_slot(*chip_);
+  }
+  Hosted(const Hosted&) = delete;
+  LoadedPlugin load(const std::string& path) {
+    LoadedPlugin plugin = validate_plugin(take_slot(*chip_));
+    plugin.chip->path = path;
+    return plugin;
+  }
+  void keep() { chip_.release(); }  // for as long as the process lives, like a library
+
+ private:
+  std::unique_ptr<HostedChip> chip_;
+};
+
+}  // namespace
+
+void Registry::add_reported(LoadedPlugin plugin, PluginReport& report) {
+  report.chip = plugin.chip->name;
+  report.reason = std::move(plugin.note);
+  add(std::move(plugin.chip), plugin.devices);
+}
+
+void Registry::load_hosted(std::unique_ptr<HostedChip> chip, const Candidate& candidate) {
   const std::lock_guard lock(mutex_);
   report(candidate, [&](PluginReport& report) {
-    try {
-      LoadedPlugin plugin = validate_plugin(take_slot(*hosted));
-      plugin.chip->path = candidate.path;
-      report.chip = plugin.chip->name;
-      report.reason = std::move(plugin.note);
-      add(std::move(plugin.chip), plugin.devices);
-    } catch (...) {
-      leave_slot(*hosted);
-      throw;
+    Hosted hosted(std::move(chip));
+    add_reported(hosted.load(candidate.path), report);
+    hosted.keep();
+  });
+}
+
+void Registry::load_described(const Described& description, const Candidate& candidate) {
+  const std::lock_guard lock(mutex_);
+  report(candidate, [&](PluginReport& report) {
+    void* library = open_described(description);
+    const auto identity = identity_of(library);
+    const bool known = identity.second != 0;
+    if (known && loaded_files_.count(identity) != 0) {
+      throw Refused("its library " + description.library + " has been loaded already");
     }
-    hosted.release();  // lives as long as the process, as libraries do
+    if (is_plugin(library)) {
+      add_reported(load_plugin_described(description, library, candidate.path), report);
+    } else {
+      Hosted hosted(std::make_unique<LibraryChip>(description, library));
+      LoadedPlugin plugin = hosted.load(candidate.path);
+      attach_description(description, library, plugin);
+      add_reported(std::move(plugin), report);
+      hosted.keep();
+    }
+    if (known) loaded_files_.insert(identity);
   });
 }
 

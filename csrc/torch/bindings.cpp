@@ -22,6 +22,7 @@
 namespace torch_fl::glue {
 
 void bind_router(py::module_& module);
+void bind_descriptions(py::module_& module);  // describe.cpp
 
 namespace {
 
@@ -178,4 +179,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   torch_fl::glue::guard_against_fork();
   torch_fl::glue::bind_devices(m);
   torch_fl::glue::bind_router(m);
+  torch_fl::glue::bind_descriptions(m);
 }
