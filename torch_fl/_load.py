@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import itertools
 import sys
 import threading
 import time
@@ -104,7 +105,7 @@ def _bring_up() -> None:
     _fake.teach_fake_convolution(DEVICE_TYPE)
     core_module.set_unsupported_error(UnsupportedOpError)
     settings.start(core_module)
-    core_module.load_plugins(discovery.candidates())
+    _load_chips(core_module, discovery)
     core_module.enable_chip_kernels()
     _name_devices(core_module)
     atexit.register(core_module.shutdown)
@@ -118,6 +119,21 @@ def _name_devices(core_module: Any) -> None:
         from torch_fl.device import names
 
         names.start(types)
+
+
+def _load_chips(core_module: Any, discovery: Any) -> None:
+    """Load what discovery found, in its order, which numbers the devices."""
+    candidates = discovery.candidates()
+    for described, group in itertools.groupby(candidates, key=lambda candidate: discovery.is_descriptor(candidate[0])):
+        if not described:
+            core_module.load_plugins(list(group))
+            continue
+        from torch_fl.chips import described as descriptors  # imports pydantic and yaml
+
+        for path, source in group:
+            descriptors.load_chip(core_module, path, source)
+    for refusal in discovery.refused:
+        core_module.skip_plugin(*refusal)
 
 
 def _let_autograd_rest(seconds: float = 0.5) -> None:

@@ -63,6 +63,7 @@ class Parameter:
     kind: str  # tensor, tensors, value, values, address, opaque
     real: bool = False  # a Scalar or floating-point number: its value is no part of a call's signature
     optional: bool = False
+    of_type: bool = False  # an element type
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ class Scope:
         }
         for letter, tensor in zip("abcd", [p for p in parameters.values() if p.kind == "tensor"]):
             parameters.setdefault(letter, tensor)
-        return cls(parameters, len(schema.returns), operator)
+        written = sum(1 for argument in schema.arguments if argument.is_write)
+        return cls(parameters, written or len(schema.returns), operator)
 
     @classmethod
     def of_function(cls, values: Iterable[str], addresses: Iterable[str], what: str) -> Scope:
@@ -109,7 +111,8 @@ def _parameter(name: str, index: int, type_name: str) -> Parameter:
         kind = "value"
     else:
         kind = "opaque"
-    return Parameter(name, index, kind, inner.replace("List[", "").rstrip("]") in ("number", "float"), optional)
+    real = inner.removeprefix("List[").rstrip("]") in ("number", "float", "complex")
+    return Parameter(name, index, kind, real, optional, inner == "ScalarType")
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,7 @@ class Compiled:
     program: Program
     reads_values: bool = False  # of Scalars or floating-point numbers, which no signature holds
     data: frozenset[int] = field(default_factory=frozenset)  # indices of the tensors whose address it takes
+    left: Program | None = None  # of a comparison, what stands left
 
 
 def compile_expression(text: str, scope: Scope) -> Compiled:
@@ -185,12 +189,15 @@ class _Parser:
         self._scope = scope
         self._reads_values = False
         self._data: set[int] = set()
+        self._compared: tuple[int, int, Program | None] = (-1, -1, None)  # first token, end, left side: the latest
 
     def run(self) -> Compiled:
         program = self._conditional()
         if self._next.kind != "end":
             raise self._unexpected("an operator or the end")
-        return Compiled(program, self._reads_values, frozenset(self._data))
+        start, end, left = self._compared
+        whole = start == 0 and end == self._at
+        return Compiled(program, self._reads_values, frozenset(self._data), left if whole else None)
 
     # ---- Tokens ----
     @property
@@ -263,7 +270,8 @@ class _Parser:
         return self._comparison()
 
     def _comparison(self) -> Program:
-        program = self._sum()
+        start = self._at
+        program = left = self._sum()
         inverted = self._is("not") and self._tokens[self._at + 1].text == "in"
         if inverted:
             self._take()
@@ -278,6 +286,8 @@ class _Parser:
             raise ExpressionError(
                 self._next.position, "one comparison", "a second one", fix="Write a < b and b < c for a < b < c"
             )
+        if program is not left:
+            self._compared = (start, self._at, left)
         return program
 
     def _items(self) -> tuple[Program, int]:

@@ -200,7 +200,7 @@ def _implementation(value: Any) -> Any:
 class Op(Model):
     """One operator that the chip computes."""
 
-    name: OperatorName = Field(description="aten::mm, for every overload, or aten::add.Tensor, for one.")
+    name: OperatorName = Field(description="The overload: aten::mm, or aten::add.Tensor.")
     impl: Annotated[Implementation, Before(_implementation)] | None = Field(
         None, description="The function in runtime_so: one name, or one for each type: {float32: my_smm}."
     )
@@ -209,6 +209,12 @@ class Op(Model):
     )
     args: Arguments | None = Field(
         None, description="What is passed for each parameter of the signature: constants and expressions."
+    )
+    promote: bool | None = Field(None, description="true: the host casts the arguments to their promoted type first.")
+    broadcast: bool | None = Field(None, description="true: the host expands the arguments to the output's shape.")
+    starts_as: Argument | None = Field(
+        None,
+        description="The output becomes a copy of this argument first: for functions that add to what is there.",
     )
     dtype_support: DTypes | None = Field(None, description="Types that it computes in. Default: capabilities.dtypes.")
     constraints: Constraints | None = Field(None, description="When a call is taken. Others go on to the next route.")
@@ -219,6 +225,12 @@ class Op(Model):
             raise mistake("impl beside signature", "no impl", "Name the function that has this signature", as_is=True)
         if self.args is not None and self.signature is None:
             raise mistake("signature beside args", "no signature", "Write the function's C declaration", as_is=True)
+        if self.starts_as is not None and self.signature is None:
+            raise mistake("signature beside starts_as", "no signature", "Write the function's C declaration", as_is=True)
+        if self.impl is None and (self.promote is not None or self.broadcast is not None):
+            raise mistake("impl beside promote and broadcast", "no impl", "A plugin's own table says this", as_is=True)
+        if isinstance(self.impl, dict) and self.signature is None:
+            raise mistake("signature beside functions by type", "no signature", "An fl_kernel_fn has one name", as_is=True)
         return self
 
     def symbol(self, dtype: str) -> str | None:
@@ -260,8 +272,14 @@ class Status(Model):
 class Runtime(Model):
     """A plain library's functions beyond kernels. Absent: tensors live in host memory, and nothing is started."""
 
+    devices: Annotated[int, Field(ge=1, le=64)] | None = Field(None, description="How many devices. Default: 1.")
+    count: CFunction | None = Field(
+        None, description="Returns how many devices there are, or writes that to result. Sees: result."
+    )
     init: CFunction | None = Field(None, description="Called once for each device. Sees: device.")
-    alloc: CFunction | None = Field(None, description="Returns an address. Sees: device, bytes.")
+    alloc: CFunction | None = Field(
+        None, description="Returns an address, or writes it to result. Sees: device, bytes, result."
+    )
     free: CFunction | None = Field(None, description="Sees: device, address.")
     copy_: CFunction | None = Field(None, alias="copy", description="Sees: device, dst, src, bytes, kind.")
     synchronize: CFunction | None = Field(None, description="Waits for all work of a device. Sees: device.")
@@ -272,6 +290,8 @@ class Runtime(Model):
         if (self.alloc is None) != (self.free is None):
             there, absent = ("alloc", "free") if self.free is None else ("free", "alloc")
             raise mistake("alloc and free together", f"{there} without {absent}", as_is=True)
+        if self.devices is not None and self.count is not None:
+            raise mistake("either devices or count", "both", as_is=True)
         return self
 
 
