@@ -20,6 +20,7 @@
 
 #include "bins.h"
 #include "internal.h"
+#include "lock.h"
 
 namespace torch_fl::runtime {
 namespace {
@@ -87,6 +88,8 @@ struct Allocator::Impl {
   explicit Impl(Device& device);
   Block* allocate(uint64_t bytes, StreamId stream);
   void free(Node* node) noexcept;
+  void free_late() noexcept;
+  void free_locked(Node* node) noexcept;
   void empty_cache();
   Node* find(fl_address address) const;
 
@@ -122,6 +125,7 @@ struct Allocator::Impl {
   EventPool events;
   std::deque<Node> nodes;
   Node* spare_nodes = nullptr;
+  std::vector<Node*> late;
   MemoryStats stats;
   double fraction = 1.0;
   std::string chip_said;  // with the last out-of-memory of the chip
@@ -140,7 +144,8 @@ Allocator::Impl::Impl(Device& device)
 Block* Allocator::Impl::allocate(uint64_t bytes, StreamId stream) {
   if (bytes == 0) throw Error(FL_INVALID_ARGUMENT, "an allocation needs at least 1 byte, but 0 were asked for");
   device.handle();  // throws where the device cannot work
-  const std::lock_guard lock(mutex);
+  const Lock lock(mutex);
+  free_late();
   if (bytes > total) out_of_memory(bytes);
   const uint64_t units = (bytes + quantum - 1) / quantum;
   if (n_pending != 0) poll_pending();
@@ -163,7 +168,22 @@ Block* Allocator::Impl::allocate(uint64_t bytes, StreamId stream) {
 
 void Allocator::Impl::free(Node* node) noexcept {
   if (bad_fork.load(std::memory_order_relaxed)) return;
-  const std::lock_guard lock(mutex);
+  if (Lock::held(mutex)) return late.push_back(node);
+  const Lock lock(mutex);
+  free_late();
+  free_locked(node);
+}
+
+/// What the chip's own functions freed while they were called.
+void Allocator::Impl::free_late() noexcept {
+  while (!late.empty()) {
+    Node* node = late.back();
+    late.pop_back();
+    free_locked(node);
+  }
+}
+
+void Allocator::Impl::free_locked(Node* node) noexcept {
   if (node->state != State::kLive) {
     log(FL_LOG_ERROR, "a block of device fl:" + std::to_string(device.index) + " was freed twice; ignored");
     return;
@@ -297,7 +317,7 @@ void Allocator::Impl::release_segment(Segment* segment) {
 void Allocator::Impl::empty_cache() {
   if (!device.opened()) return;
   device.handle();
-  const std::lock_guard lock(mutex);
+  const Lock lock(mutex);
   wait_pending();
   release_unused();
 }
@@ -385,7 +405,7 @@ void Allocator::Impl::remove_free(Node* node) {
 }
 
 Block::Internal* Allocator::Impl::find(fl_address address) const {
-  const std::lock_guard lock(mutex);
+  const Lock lock(mutex);
   auto after = segments.upper_bound(address);
   if (after == segments.begin()) return nullptr;
   for (Node* node = std::prev(after)->second->first; node != nullptr; node = node->right) {
@@ -489,7 +509,7 @@ void Allocator::free(Block* block) noexcept {
 void Allocator::record_stream(Block* block, StreamId stream) {
   if (block == nullptr || stream == block->stream) return;
   impl_->device.stream(stream);  // throws unless it exists
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   std::vector<StreamId>& used = block->internal->used_on;
   if (std::find(used.begin(), used.end(), stream) == used.end()) used.push_back(stream);
 }
@@ -497,15 +517,15 @@ void Allocator::record_stream(Block* block, StreamId stream) {
 void Allocator::empty_cache() { impl_->empty_cache(); }
 
 MemoryStats Allocator::stats() const {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   return impl_->stats;
 }
 void Allocator::reset_peak() {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   runtime::reset_peak(impl_->stats);
 }
 void Allocator::reset_accumulated() {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   runtime::reset_accumulated(impl_->stats);
 }
 
@@ -518,11 +538,11 @@ void Allocator::set_memory_fraction(double fraction) {
   if (!(fraction >= 0.0 && fraction <= 1.0)) {
     throw Error(FL_INVALID_ARGUMENT, "the memory fraction must be from 0 to 1, but is " + std::to_string(fraction));
   }
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   impl_->fraction = fraction;
 }
 double Allocator::memory_fraction() const {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   return impl_->fraction;
 }
 

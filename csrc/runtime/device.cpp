@@ -7,6 +7,7 @@
 #include <string>
 
 #include "internal.h"
+#include "lock.h"
 #include "streams.h"
 
 namespace torch_fl::runtime {
@@ -43,7 +44,7 @@ fl_device Device::open() {
   fl_status status = FL_OK;
   if (bad_fork.load(std::memory_order_acquire)) refuse();
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (ready_.load(std::memory_order_relaxed)) return handle_;
     if (!lost_.load(std::memory_order_relaxed) && !closed_.load(std::memory_order_relaxed)) {
       status = chip.device_api.open(local_index, &handle_);
@@ -65,7 +66,7 @@ void Device::refuse() {
                 "cannot use fl devices in a forked process; use the spawn start method (" + who +
                     " was wanted, and the parent process had already opened an fl device before it forked)");
   }
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (lost_.load(std::memory_order_relaxed)) {
     throw Error(FL_DEVICE_LOST, who + " is lost and can no longer be used: " + lost_reason_ +
                                     ". Its tensors cannot be read any more; restart the process to use it again");
@@ -80,7 +81,7 @@ void Device::fail(fl_status status, const char* what) {
   message += name == "unknown status" ? name + " " + std::to_string(status) : name;
   if (!said.empty()) message += ": " + said;
   if (status == FL_DEVICE_LOST) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!lost_.exchange(true, std::memory_order_acq_rel)) {
       lost_reason_ = std::string(what) + " failed" + (said.empty() ? "" : ": " + said);
     }
@@ -98,7 +99,7 @@ void Device::close() noexcept {
   } catch (const std::exception& error) {
     log(FL_LOG_WARNING, std::string("while closing devices at exit: ") + error.what());
   }
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   closed_.store(true, std::memory_order_release);
   ready_.store(false, std::memory_order_release);
   if (!lost() && chip.device_api.close != nullptr) chip.device_api.close(handle_);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "internal.h"
+#include "lock.h"
 
 namespace torch_fl::runtime {
 namespace {
@@ -56,6 +57,8 @@ struct PinnedPool::Impl {
   explicit Impl(Device& device) : device(device), events(device) {}
   void* allocate(uint64_t bytes);
   void free(void* pointer) noexcept;
+  void free_late() noexcept;
+  void free_locked(void* pointer) noexcept;
   HostBlock* find(const void* pointer) const;
   HostBlock* add(SizeClass size);
   void* raw_alloc(uint64_t bytes);
@@ -71,6 +74,7 @@ struct PinnedPool::Impl {
   std::map<StreamId, std::deque<Pending>> pending;
   size_t n_pending = 0;
   EventPool events;
+  std::vector<void*> late;
   MemoryStats stats;
 };
 
@@ -80,7 +84,8 @@ void* PinnedPool::Impl::allocate(uint64_t bytes) {
     throw Error(FL_OUT_OF_MEMORY, "out of pinned host memory. Tried to allocate " + format_bytes(bytes));
   }
   const SizeClass size = size_class(bytes);
-  const std::lock_guard lock(mutex);
+  const Lock lock(mutex);
+  free_late();
   if (n_pending != 0) poll_pending(false);
   std::vector<HostBlock*>& list = idle[size.index];
   HostBlock* block = nullptr;
@@ -140,7 +145,22 @@ void* PinnedPool::Impl::raw_alloc(uint64_t bytes) {
 
 void PinnedPool::Impl::free(void* pointer) noexcept {
   if (bad_fork.load(std::memory_order_relaxed)) return;
-  const std::lock_guard lock(mutex);
+  if (Lock::held(mutex)) return late.push_back(pointer);
+  const Lock lock(mutex);
+  free_late();
+  free_locked(pointer);
+}
+
+/// What the chip's own functions freed while they were called.
+void PinnedPool::Impl::free_late() noexcept {
+  while (!late.empty()) {
+    void* pointer = late.back();
+    late.pop_back();
+    free_locked(pointer);
+  }
+}
+
+void PinnedPool::Impl::free_locked(void* pointer) noexcept {
   HostBlock* block = find(pointer);
   if (block == nullptr || block->pointer != pointer || block->state != State::kLive) {
     log(FL_LOG_ERROR, "a pointer that is no pinned allocation was freed; ignored");
@@ -243,7 +263,7 @@ void PinnedPool::free(void* pointer) noexcept {
 
 bool PinnedPool::record(void* pointer, StreamId stream) {
   impl_->device.stream(stream);  // throws unless it exists
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   HostBlock* block = impl_->find(pointer);
   if (block == nullptr || block->state != State::kLive) return false;
   std::vector<StreamId>& used = block->used_on;
@@ -252,7 +272,7 @@ bool PinnedPool::record(void* pointer, StreamId stream) {
 }
 
 bool PinnedPool::owns(const void* pointer) const {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   const HostBlock* block = impl_->find(pointer);
   return block != nullptr && block->state == State::kLive;
 }
@@ -260,21 +280,21 @@ bool PinnedPool::owns(const void* pointer) const {
 void PinnedPool::empty_cache() {
   if (!impl_->device.opened()) return;
   impl_->device.handle();
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   impl_->poll_pending(true);
   impl_->release_unused();
 }
 
 MemoryStats PinnedPool::stats() const {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   return impl_->stats;
 }
 void PinnedPool::reset_peak() {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   runtime::reset_peak(impl_->stats);
 }
 void PinnedPool::reset_accumulated() {
-  const std::lock_guard lock(impl_->mutex);
+  const Lock lock(impl_->mutex);
   runtime::reset_accumulated(impl_->stats);
 }
 

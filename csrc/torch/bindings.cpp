@@ -18,11 +18,13 @@
 #include "errors.h"
 #include "generator.h"
 #include "portable/portable.h"
+#include "python_chip.h"
 
 namespace torch_fl::glue {
 
 void bind_router(py::module_& module);
 void bind_descriptions(py::module_& module);  // describe.cpp
+void bind_python_chips(py::module_& module);
 
 namespace {
 
@@ -84,7 +86,7 @@ std::map<std::string, std::vector<int32_t>> device_types() {
 }
 
 py::dict device_row(const runtime::Device& device) {
-  const fl_device_properties& properties = device.properties;
+  const fl_device_properties properties = described_properties(device);
   py::dict row;
   row["index"] = device.index;
   row["local_index"] = device.local_index;
@@ -180,4 +182,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   torch_fl::glue::bind_devices(m);
   torch_fl::glue::bind_router(m);
   torch_fl::glue::bind_descriptions(m);
+  torch_fl::glue::bind_python_chips(m);
 }

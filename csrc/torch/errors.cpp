@@ -3,9 +3,12 @@
 
 #include <c10/util/Exception.h>
 
+#include "python_chip.h"
+
 namespace torch_fl::glue {
 
 void throw_torch(const runtime::Error& error) {
+  throw_python_cause(error);
   const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   switch (error.status()) {
     case FL_OUT_OF_MEMORY:

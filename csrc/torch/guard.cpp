@@ -4,6 +4,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "../runtime/device.h"
+#include "autograd_threads.h"
 #include "device_allocator.h"
 #include "dtypes.h"
 #include "errors.h"
@@ -51,7 +52,9 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
     if (device.has_index()) runtime::set_current_device(device.index());
   }
   c10::DeviceIndex deviceCount() const noexcept override {
-    return static_cast<c10::DeviceIndex>(runtime::Registry::get().device_count());
+    const int32_t count = runtime::Registry::get().device_count();
+    if (count == 0) told_no_devices.store(true, std::memory_order_relaxed);
+    return static_cast<c10::DeviceIndex>(count);
   }
   c10::DeviceCapability getDeviceCapability(c10::Device device) const override;
 

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "execute.h"
+#include "python_chip.h"
 #include "relabelled.h"
 
 namespace torch_fl::glue {
@@ -51,6 +52,7 @@ c10::SmallVector<Candidate, 2> candidates(const runtime::Chip& chip, const Entry
   };
   add(chip.kernels, Route::Kernel);
   add(chip.portable, Route::Portable);
+  if (const fl_kernel* row = found.empty() ? python_row(chip, entry) : nullptr) found.push_back({row, Route::Kernel});
   return found;
 }
 

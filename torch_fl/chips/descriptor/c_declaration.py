@@ -168,7 +168,9 @@ class _Parser:
     def _parameter(self) -> CParameter:
         position = self._position
         if self._next == "...":
-            raise DeclarationError(position, "a type", "'...'", "Functions with any number of arguments cannot be called")
+            raise DeclarationError(
+                position, "a type", "'...'", "Functions with any number of arguments cannot be called"
+            )
         kind = self._type()
         name = self._take() if self._is_word() else ""
         if self._accept("["):  # const int x[3] is a pointer

@@ -501,5 +501,3 @@ def _exists(base: str, overload: str) -> bool:
     except RuntimeError:
         return False
     return True
-
-

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Locks under which a chip is called. A chip may be Python code, which needs the interpreter's lock, and a thread that
+// has that one may come here to free a tensor: it lets go of it before it waits.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include "error.h"
+
+namespace torch_fl::runtime {
+
+/// A lock of the program around the runtime that chips may need.
+struct OuterLock {
+  void* (*leave)();        ///< lets go of it; null: the calling thread did not have it
+  void (*enter)(void* left);
+};
+/// Set once, by the glue; null: there is none.
+inline std::atomic<const OuterLock*> outer_lock{nullptr};
+
+class Lock {
+ public:
+  /// Throws where the thread has it already: the chip used, in one of its functions, the device that had called that.
+  explicit Lock(std::mutex& mutex) : mutex_(mutex), around_(innermost_) {
+    if (held(mutex)) {
+      throw Error(FL_INTERNAL,
+                  "a function of a chip that opens a device, or allocates or frees its memory, used that device");
+    }
+    if (!mutex.try_lock()) wait();
+    innermost_ = this;
+  }
+  ~Lock() {
+    innermost_ = around_;
+    mutex_.unlock();
+    if (left_ != nullptr) outer_->enter(left_);
+  }
+  Lock(const Lock&) = delete;
+
+  /// Whether the calling thread has it.
+  static bool held(const std::mutex& mutex) noexcept {
+    for (const Lock* lock = innermost_; lock != nullptr; lock = lock->around_) {
+      if (&lock->mutex_ == &mutex) return true;
+    }
+    return false;
+  }
+
+ private:
+  void wait() {
+    outer_ = outer_lock.load(std::memory_order_acquire);
+    if (outer_ != nullptr) left_ = outer_->leave();
+    mutex_.lock();
+  }
+
+  std::mutex& mutex_;
+  const Lock* around_;
+  const OuterLock* outer_ = nullptr;
+  void* left_ = nullptr;
+  static inline thread_local constinit const Lock* innermost_ = nullptr;
+};
+
+}  // namespace torch_fl::runtime
