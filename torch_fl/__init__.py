@@ -10,6 +10,7 @@ from torch_fl.routing.errors import ConfigError, UnsupportedOpError
 from torch_fl.routing.settings import config, get_config, set_config
 
 if TYPE_CHECKING:
+    from torch_fl.chips.python_backend import MemoryAllocator, TensorView, register_backend
     from torch_fl.chips.records import DeviceRecord, PluginRecord, list_devices, list_plugins
     from torch_fl.device.names import alias_cuda, unalias_cuda
     from torch_fl.routing.call_log import CallLog, CallRecord, record_calls
@@ -25,8 +26,10 @@ __all__ = [
     "ConfigError",
     "Counters",
     "DeviceRecord",
+    "MemoryAllocator",
     "OpQuery",
     "PluginRecord",
+    "TensorView",
     "UnsupportedOpError",
     "alias_cuda",
     "clear_dispatch_cache",
@@ -37,6 +40,7 @@ __all__ = [
     "list_plugins",
     "query_op",
     "record_calls",
+    "register_backend",
     "registered_ops_summary",
     "reset_counters",
     "set_config",
@@ -46,6 +50,7 @@ __all__ = [
 
 # Every `import torch` pays for what is imported here; what only answers questions waits until it is asked for.
 _LATER = {
+    "torch_fl.chips.python_backend": ("MemoryAllocator", "TensorView", "register_backend"),
     "torch_fl.chips.records": ("DeviceRecord", "PluginRecord", "list_devices", "list_plugins"),
     "torch_fl.device.names": ("alias_cuda", "unalias_cuda"),
     "torch_fl.routing.call_log": ("CallLog", "CallRecord", "record_calls"),

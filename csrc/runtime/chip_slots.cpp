@@ -70,6 +70,12 @@ struct Slot {
   static fl_status info(fl_device device, uint64_t* free_bytes, uint64_t* total_bytes) {
     return guarded([&] { return chip().info(device, free_bytes, total_bytes); });
   }
+  static fl_status host_alloc(fl_device device, uint64_t bytes, void** pointer) {
+    return guarded([&] { return chip().host_alloc(device, bytes, pointer); });
+  }
+  static fl_status host_free(fl_device device, void* pointer) {
+    return guarded([&] { return chip().host_free(device, pointer); });
+  }
 
   static void fill_tables(const HostedChip& chip, fl_device_api& device, fl_memory_api& memory) {
     device.struct_size = sizeof device;
@@ -84,6 +90,8 @@ struct Slot {
     memory.copy = &copy;
     memory.fill = chip.has_fill ? &fill : nullptr;
     memory.info = chip.has_info ? &info : nullptr;
+    memory.host_alloc = chip.has_pinned ? &host_alloc : nullptr;
+    memory.host_free = chip.has_pinned ? &host_free : nullptr;
   }
 };
 

@@ -32,7 +32,10 @@ class HostedChip {
   /// Called only where the member says so.
   virtual fl_status fill(fl_device, fl_address, const void*, uint32_t, uint64_t) { return FL_UNSUPPORTED; }
   virtual fl_status info(fl_device, uint64_t*, uint64_t*) { return FL_UNSUPPORTED; }
-  bool has_fill = false, has_info = false;
+  /// Pinned host memory: both or none.
+  virtual fl_status host_alloc(fl_device, uint64_t, void**) { return FL_UNSUPPORTED; }
+  virtual fl_status host_free(fl_device, void*) { return FL_UNSUPPORTED; }
+  bool has_fill = false, has_info = false, has_pinned = false;
 
   std::string name, vendor, version;
   /// Rows as in fl_plugin.h. Calls reach `run` with call->kernel->user_data; texts live as long as the chip.

@@ -12,7 +12,7 @@ namespace torch_fl::runtime {
 
 /// A lock of the program around the runtime that chips may need.
 struct OuterLock {
-  void* (*leave)();        ///< lets go of it; null: the calling thread did not have it
+  void* (*leave)();  ///< lets go of it; null: the calling thread did not have it
   void (*enter)(void* left);
 };
 /// Set once, by the glue; null: there is none.

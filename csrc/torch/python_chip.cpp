@@ -295,7 +295,7 @@ class PythonChip final : public runtime::HostedChip {
   std::vector<DeviceState> states_;
   std::deque<Operator> operators_;
   bool asks_for_everything_ = false;
-  std::mutex mutex_;                                     ///< guards what follows, operators_ and the descriptions
+  std::mutex mutex_;                                      ///< guards what follows, operators_ and the descriptions
   std::unordered_map<std::string, fl_kernel> on_demand_;  ///< a node never moves
 };
 
@@ -387,9 +387,8 @@ fl_status PythonChip::fill(fl_device, fl_address dst, const void* pattern, uint3
 }
 
 fl_status PythonChip::host_alloc(fl_device device, uint64_t bytes, void** pointer) {
-  return in_python([&] {
-    *pointer = reinterpret_cast<void*>(adapter(device).attr("allocate_pinned")(bytes).cast<uintptr_t>());
-  });
+  return in_python(
+      [&] { *pointer = reinterpret_cast<void*>(adapter(device).attr("allocate_pinned")(bytes).cast<uintptr_t>()); });
 }
 
 fl_status PythonChip::host_free(fl_device device, void* pointer) {
@@ -420,7 +419,8 @@ const fl_kernel* PythonChip::row_on_demand(const Entry& entry) {
   if (!handle.has_value()) return nullptr;
   const Entry& functional = entry_for(*handle);
   // Random numbers are the same on every chip unless a class lists the operators that draw its own.
-  if (functional.random || !functional.tensor_returns) return nullptr;
+  if (functional.random || !functional.tensor_returns || interpreter_gone()) return nullptr;
+  const py::gil_scoped_acquire gil;  // before the mutex, as everywhere
   const std::lock_guard lock(mutex_);
   const auto found = on_demand_.find(functional.name);
   if (found != on_demand_.end()) return &found->second;
@@ -539,7 +539,8 @@ void register_python_chip(const py::dict& spec, const py::list& adapters) {
   }
   const runtime::PluginReport& report = registry.reports().back();
   if (!report.loaded) throw py::value_error(report.reason);
-  runtime::Chip& loaded = *registry.chips().back();
+  runtime::Chip& loaded = **std::find_if(registry.chips().begin(), registry.chips().end(),
+                                         [&](const auto& chip) { return chip->name == name; });
   loaded.device_type = spec["device_type"].cast<std::string>();
   {
     const std::lock_guard lock(g_chips_mutex);
