@@ -23,19 +23,7 @@ struct Access : Engine {
   static Queues& queues(Engine& engine) { return engine.*&Access::device_ready_queues_; }
 };
 
-}  // namespace
-
-void ensure_autograd_thread(int32_t device_index) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  Engine& engine = Engine::get_default_engine();
-  Queues& queues = Access::queues(engine);
-  if (queues.empty()) {
-    if (!told_no_devices.load(std::memory_order_relaxed)) return;  // the first pass is still to come
-    engine.initialize_device_threads_pool();
-  }
-  const auto needed = static_cast<size_t>(device_index) + 1;
-  if (queues.size() >= needed) return;
+void grow(Engine& engine, Queues& queues, size_t needed) {
   // Threads of other devices read the vector without a lock: its memory stays where it was, so they find their queue.
   static auto& former = *new std::vector<Queues>();
   if (queues.capacity() < kMaxDevices) {
@@ -51,6 +39,25 @@ void ensure_autograd_thread(int32_t device_index) {
     queues.push_back(queue);
     std::thread([&engine, index, queue] { engine.thread_init(index, queue, true); }).detach();
   }
+}
+
+}  // namespace
+
+void ensure_autograd_thread(int32_t device_index) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  Engine& engine = Engine::get_default_engine();
+  Queues& queues = Access::queues(engine);
+  if (queues.empty()) {
+    if (!told_no_devices.load(std::memory_order_relaxed)) return;  // the first pass is still to come
+    try {
+      engine.initialize_device_threads_pool();
+    } catch (const c10::Error&) {  // a forked child, in which autograd refuses every pass and says so
+      return;
+    }
+  }
+  const auto needed = static_cast<size_t>(device_index) + 1;
+  if (queues.size() < needed) grow(engine, queues, needed);
 }
 
 }  // namespace torch_fl::glue

@@ -86,7 +86,6 @@ fl_status in_python(Body&& body) {
   if (interpreter_gone()) return no_interpreter();
   const py::gil_scoped_acquire gil;
   const py::error_scope error_of_the_caller;
-  const NoCollection pause;
   try {
     body();
     return FL_OK;
@@ -97,6 +96,15 @@ fl_status in_python(Body&& body) {
     runtime::set_plugin_message(status, described(*cause).c_str());
     return status;
   }
+}
+
+/// The same, under a lock of the runtime's.
+template <typename Body>
+fl_status in_python_locked(Body&& body) {
+  return in_python([&] {
+    const NoCollection pause;
+    body();
+  });
 }
 
 const runtime::OuterLock kInterpreterLock{
@@ -364,11 +372,11 @@ fl_device_properties PythonChip::properties_now(int32_t index) {
 }
 
 fl_status PythonChip::alloc(fl_device device, uint64_t bytes, fl_address* address) {
-  return in_python([&] { *address = adapter(device).attr("allocate")(bytes).cast<fl_address>(); });
+  return in_python_locked([&] { *address = adapter(device).attr("allocate")(bytes).cast<fl_address>(); });
 }
 
 fl_status PythonChip::free(fl_device device, fl_address address) {
-  return in_python([&] { adapter(device).attr("free")(address); });
+  return in_python_locked([&] { adapter(device).attr("free")(address); });
 }
 
 fl_status PythonChip::copy(fl_device device, fl_address dst, fl_address src, uint64_t bytes, fl_copy_kind kind) {
@@ -392,7 +400,7 @@ fl_status PythonChip::host_alloc(fl_device device, uint64_t bytes, void** pointe
 }
 
 fl_status PythonChip::host_free(fl_device device, void* pointer) {
-  return in_python([&] { adapter(device).attr("free_pinned")(reinterpret_cast<uintptr_t>(pointer)); });
+  return in_python_locked([&] { adapter(device).attr("free_pinned")(reinterpret_cast<uintptr_t>(pointer)); });
 }
 
 fl_kernel PythonChip::make_row(const Entry& entry, uint64_t dtypes) {

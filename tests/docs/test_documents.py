@@ -30,6 +30,7 @@ def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/configuration.md", "docs/counters.md", "docs/device_names.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/configuration.md", "docs/counters.md", "docs/python_backend.md"])
 def test_python_of_a_page_runs_from_top_to_bottom(name: str) -> None:
     code = blocks(ROOT / name, "python")
     assert code
