@@ -14,12 +14,29 @@ if TYPE_CHECKING:
     from torch_fl.chips.records import DeviceRecord, PluginRecord, list_devices, list_plugins
     from torch_fl.device.names import alias_cuda, unalias_cuda
     from torch_fl.routing.call_log import CallLog, CallRecord, record_calls
-    from torch_fl.routing.counters import CallCount, Counters, counters, reset_counters, timing
-    from torch_fl.routing.query import OpQuery, clear_dispatch_cache, query_op, registered_ops_summary
+    from torch_fl.routing.counters import (
+        AdapterStats,
+        CallCount,
+        Counters,
+        adapter_stats,
+        counters,
+        reset_counters,
+        timing,
+    )
+    from torch_fl.routing.overrides import override_function
+    from torch_fl.routing.query import (
+        Explanation,
+        OpQuery,
+        clear_dispatch_cache,
+        explain,
+        query_op,
+        registered_ops_summary,
+    )
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdapterStats",
     "CallCount",
     "CallLog",
     "CallRecord",
@@ -27,17 +44,21 @@ __all__ = [
     "Counters",
     "DeviceRecord",
     "MemoryAllocator",
+    "Explanation",
     "OpQuery",
     "PluginRecord",
     "TensorView",
     "UnsupportedOpError",
     "alias_cuda",
+    "adapter_stats",
     "clear_dispatch_cache",
     "config",
     "counters",
+    "explain",
     "get_config",
     "list_devices",
     "list_plugins",
+    "override_function",
     "query_op",
     "record_calls",
     "register_backend",
@@ -54,8 +75,15 @@ _LATER = {
     "torch_fl.chips.records": ("DeviceRecord", "PluginRecord", "list_devices", "list_plugins"),
     "torch_fl.device.names": ("alias_cuda", "unalias_cuda"),
     "torch_fl.routing.call_log": ("CallLog", "CallRecord", "record_calls"),
-    "torch_fl.routing.counters": ("CallCount", "Counters", "counters", "reset_counters", "timing"),
-    "torch_fl.routing.query": ("OpQuery", "clear_dispatch_cache", "query_op", "registered_ops_summary"),
+    "torch_fl.routing.counters": (
+        *("AdapterStats", "CallCount", "Counters"),
+        *("adapter_stats", "counters", "reset_counters", "timing"),
+    ),
+    "torch_fl.routing.overrides": ("override_function",),
+    "torch_fl.routing.query": (
+        *("Explanation", "OpQuery"),
+        *("clear_dispatch_cache", "explain", "query_op", "registered_ops_summary"),
+    ),
 }
 
 

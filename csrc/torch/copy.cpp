@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "adapt.h"
 #include "device_allocator.h"
 #include "errors.h"
 #include "host_route.h"
@@ -250,7 +251,7 @@ static void copy_bits(const at::Tensor& dst, const at::Tensor& src) {
   copy_into(physical(dst), changed, true);
 }
 
-void copy_into(const at::Tensor& dst_, const at::Tensor& src_, bool non_blocking, bool may_overlap) {
+static void copy_tensor(const at::Tensor& dst_, const at::Tensor& src_, bool non_blocking, bool may_overlap) {
   if (dst_.is_same(src_)) return;
   if (dst_.is_conj() != src_.is_conj() || dst_.is_neg() != src_.is_neg()) return copy_bits(dst_, src_);
   const at::Tensor dst = physical(dst_);
@@ -270,6 +271,11 @@ void copy_into(const at::Tensor& dst_, const at::Tensor& src_, bool non_blocking
   } else {
     copy_across(dst, src);
   }
+}
+
+void copy_into(const at::Tensor& dst, const at::Tensor& src, bool non_blocking, bool may_overlap) {
+  copy_tensor(dst, src, non_blocking, may_overlap);
+  tensor_changed(dst);
 }
 
 }  // namespace torch_fl::glue

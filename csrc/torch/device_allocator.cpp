@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "adapt.h"
 #include "errors.h"
 
 namespace torch_fl::glue {
@@ -30,6 +31,7 @@ void free_block(void* context) {
   runtime::Device& device = *block->device;
   const fl_address address = block->address;
   const auto bytes = static_cast<int64_t>(block->size);
+  memory_changed(device, address, block->size);
   device.allocator().free(block);
   if (C10_UNLIKELY(c10::memoryProfilingEnabled())) report(device, address, -bytes);
 }
@@ -115,6 +117,7 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   }
 
   void emptyCache(c10::MempoolId_t) override {
+    drop_all_kept();
     guarded([&] { for_each_opened([](runtime::Device& device) { device.allocator().empty_cache(); }); });
   }
 
@@ -156,6 +159,7 @@ c10::DataPtr allocate_on(runtime::Device& device, uint64_t bytes) {
   try {
     return allocate_guarded(device, bytes);
   } catch (const runtime::Error& error) {
+    if (error.status() == FL_OUT_OF_MEMORY && drop_all_kept()) return allocate_on(device, bytes);
     allocation_failed(device, bytes, error);
   }
 }

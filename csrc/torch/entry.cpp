@@ -169,6 +169,7 @@ Entry::Entry(c10::OperatorHandle handle) : op(handle), id(g_next_id.fetch_add(1)
     info.type = a.type();
     info.mutated = a.alias_info() != nullptr && a.alias_info()->isWrite();
     info.written = info.mutated || writes_silently(op_name, info.name);
+    writes |= info.written;
     info.promotes = kPromotingScalars.count(info.name) > 0;
     info.unpromoted = kUnpromotedTensors.count(info.name) > 0;
     if (info.mutated) mutated.push_back(static_cast<uint32_t>(args.size()));

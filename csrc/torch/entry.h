@@ -42,6 +42,7 @@ struct Entry {
   Form form = Form::Functional;
   std::vector<ArgInfo> args;
   std::vector<uint32_t> mutated;  ///< indices of mutated arguments
+  bool writes = false;            ///< some argument is written, whether the schema says so or not
   uint32_t n_out_args = 0;        ///< trailing out= arguments
   uint32_t n_returns = 0;
   std::string kernel_name;         ///< functional sibling; equals `name` for functional overloads

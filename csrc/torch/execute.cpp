@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "adapt.h"
 #include "copy.h"
 #include "device_allocator.h"
 #include "random_ops.h"
@@ -47,6 +48,12 @@ at::Tensor allocate(runtime::Device& device, const OutPlan& out) {
   return tensor;
 }
 
+at::Tensor temporary(runtime::Device& device, const OutPlan& out, uint64_t alignment) {
+  if (C10_LIKELY(alignment == 0)) return allocate(device, out);
+  return allocate_aligned(device, out.dtype, {out.sizes.data(), out.sizes.size()},
+                          {out.strides.data(), out.strides.size()}, alignment);
+}
+
 /// Everything a kernel sees, on the stack for ordinary calls.
 class Frame {
  public:
@@ -70,6 +77,12 @@ class Frame {
   void bind_list(fl_value& v, size_t& k, uint32_t i, bool live);
   void bind_scalars(fl_value& v, const PackedArg& a);
   const at::Tensor& target(const OutPlan& out) const;
+  fl_address adapt(const at::Tensor& t, const Adaptation& wanted);
+  bool misaligned(const at::Tensor& t) const {
+    return C10_UNLIKELY(plan_.alignment != 0) && device_address(t) % plan_.alignment != 0;
+  }
+  fl_address bind_target(const OutPlan& out);
+  fl_address in_place_of(const at::Tensor& t);
 
   Call& call_;
   Plan& plan_;
@@ -79,10 +92,22 @@ class Frame {
   c10::SmallVector<fl_tensor*, 4> out_pointers_;
   c10::SmallVector<at::Tensor, 2> converted_;
   c10::SmallVector<at::Tensor, 2> temporaries_;
+  struct Moved {
+    at::Tensor from, to;
+  };
+  std::vector<Moved> moved_;  ///< outputs at addresses that the kernel cannot write to
   std::vector<std::unique_ptr<const fl_tensor*[]>> lists_;
   std::vector<std::unique_ptr<fl_value[]>> value_lists_;
   std::deque<std::string> strings_;
 };
+
+// Where the tensor is as the kernel wants it.
+fl_address Frame::adapt(const at::Tensor& t, const Adaptation& wanted) {
+  bool fresh = false;
+  converted_.push_back(adapted(*plan_.device, t, wanted, &fresh));
+  if (fresh) bump(plan_.conversions);
+  return device_address(converted_.back());
+}
 
 const fl_tensor* Frame::input(size_t k, const at::Tensor& t, uint32_t argument, fl_value* scalar, bool live) {
   TensorPlan& plan = plan_.tensors[k];
@@ -94,14 +119,13 @@ const fl_tensor* Frame::input(size_t k, const at::Tensor& t, uint32_t argument, 
       return nullptr;
     case TensorPlan::Direct:
       tensors_[k] = plan.view.descriptor;
-      if (live) tensors_[k].address = device_address(t);
+      if (!live) break;
+      tensors_[k].address =
+          misaligned(t) ? adapt(t, {t.scalar_type(), at::MemoryFormat::Preserve, plan_.alignment}) : device_address(t);
       break;
     case TensorPlan::Converted:
       tensors_[k] = plan.view.descriptor;
-      if (live) {
-        converted_.push_back(converted(*plan_.device, t, plan.dtype, plan.format));
-        tensors_[k].address = device_address(converted_.back());
-      }
+      if (live) tensors_[k].address = adapt(t, {plan.dtype, plan.format, plan_.alignment});
       break;
   }
   if (plan_.mutation && call_.entry.args[argument].mutated) {
@@ -208,6 +232,19 @@ const at::Tensor& Frame::target(const OutPlan& out) const {
   return out.list_index < 0 ? *a.u.tensor : a.u.tensors[out.list_index];
 }
 
+// An output that is written elsewhere first, with the strides it has.
+fl_address Frame::in_place_of(const at::Tensor& t) {
+  at::Tensor apart = allocate_aligned(*plan_.device, t.scalar_type(), t.sizes(), t.strides(), plan_.alignment);
+  if (plan_.mutation) copy_into(apart, t, true);
+  moved_.push_back({apart, t});
+  return device_address(apart);
+}
+
+fl_address Frame::bind_target(const OutPlan& out) {
+  const at::Tensor& t = target(out);
+  return misaligned(t) ? in_place_of(t) : device_address(t);
+}
+
 void Frame::bind_outputs(at::Tensor* outs, bool live) {
   for (size_t o = 0; o < plan_.outs.size(); ++o) {
     OutPlan& out = plan_.outs[o];
@@ -219,15 +256,15 @@ void Frame::bind_outputs(at::Tensor* outs, bool live) {
     out_pointers_[o] = &outs_[o];
     if (!live) continue;
     if (out.argument < 0 && out.temporary) {
-      temporaries_.push_back(allocate(*plan_.device, out));
+      temporaries_.push_back(temporary(*plan_.device, out, plan_.alignment));
       outs_[o].address = device_address(temporaries_.back());
     } else if (out.argument < 0) {
       outs[o] = allocate(*plan_.device, out);
-      outs_[o].address = device_address(outs[o]);
+      outs_[o].address = misaligned(outs[o]) ? in_place_of(outs[o]) : device_address(outs[o]);
     } else if (!out.temporary) {
-      outs_[o].address = device_address(target(out));
+      outs_[o].address = bind_target(out);
     } else {
-      temporaries_.push_back(allocate(*plan_.device, out));
+      temporaries_.push_back(temporary(*plan_.device, out, plan_.alignment));
       if (plan_.mutation) copy_into(temporaries_.back(), target(out), true);
       outs_[o].address = device_address(temporaries_.back());
     }
@@ -235,13 +272,14 @@ void Frame::bind_outputs(at::Tensor* outs, bool live) {
 }
 
 void Frame::finish_outputs(at::Tensor* outs) {
+  for (const Moved& moved : moved_) copy_into(moved.to, moved.from, true, true);
   size_t t = 0;
   for (size_t o = 0; o < plan_.outs.size(); ++o) {
     const OutPlan& out = plan_.outs[o];
     if (!out.temporary || out.absent) continue;
     if (out.argument < 0) {
       const at::IntArrayRef strides(out.final_strides.data(), out.final_strides.size());
-      outs[o] = allocate_tensor(*plan_.device, out.dtype, {out.sizes.data(), out.sizes.size()}, strides);
+      outs[o] = allocate_tensor(*plan_.device, out.final_dtype, {out.sizes.data(), out.sizes.size()}, strides);
     }
     const at::Tensor& to = out.argument < 0 ? outs[o] : target(out);
     copy_into(to, temporaries_[t++], true, true);
@@ -254,7 +292,7 @@ bool all_expressible(const fl_value& list) {
 
 // PyTorch converts a Scalar to the type it computes in, where it wraps or fails. False: leave the call to the CPU.
 bool Frame::fit_scalars() {
-  const bool promote = (plan_.kernel->flags & FL_KERNEL_PROMOTE) != 0;
+  const bool promote = (plan_.flags & FL_KERNEL_PROMOTE) != 0;
   const fl_dtype type = promote || plan_.outs.empty() || plan_.outs[0].absent ? plan_.compute_dtype : outs_[0].dtype;
   const bool fill = plan_.mutation && !call_.entry.random;
   for (uint32_t i = 0; i < call_.n_args; ++i) {
@@ -297,12 +335,16 @@ fl_status launch(Plan& plan, const fl_call& c) {
 
 }  // namespace
 
-bool kernel_supports(Call& call, Plan& plan, std::string* reason) {
-  if (plan.kernel->supports == nullptr) return true;
+bool kernel_supports(Call& call, Plan& plan, const runtime::OpRules* rules, std::string* reason) {
+  const bool checked = rules != nullptr && !rules->checks.empty();
+  if (plan.kernel->supports == nullptr && !checked) return true;
   Frame frame(call, plan);
   frame.bind_outputs(nullptr, false);
   frame.bind_inputs(false);
   const fl_call c = frame.make(0, false);
+  if (checked) *reason = runtime::broken_rule(*rules, c);
+  if (!reason->empty()) return false;
+  if (plan.kernel->supports == nullptr) return true;
   runtime::take_plugin_message();
   const fl_status status = plan.kernel->supports(&c);
   if (status == FL_OK) return true;
@@ -315,7 +357,7 @@ bool kernel_supports(Call& call, Plan& plan, std::string* reason) {
 bool execute(Call& call, Plan& plan, at::Tensor* outs, std::string* declined) {
   runtime::Device& device = *plan.device;
   device.handle();
-  if ((plan.kernel->flags & FL_KERNEL_RANDOM) != 0) reserve_philox(call, plan);
+  if ((plan.flags & FL_KERNEL_RANDOM) != 0) reserve_philox(call, plan);
   const uint64_t start = g_timing.load(std::memory_order_relaxed) ? clock_ticks() : 0;
   Frame frame(call, plan);
   frame.bind_outputs(outs, true);
@@ -326,8 +368,11 @@ bool execute(Call& call, Plan& plan, at::Tensor* outs, std::string* declined) {
     return false;
   }
   const fl_call c = frame.make(stream, true);
+  if (C10_UNLIKELY(plan.value_rules != nullptr)) *declined = runtime::broken_rule(*plan.value_rules, c);
+  if (C10_UNLIKELY(!declined->empty())) return false;
   fl_status status = launch(plan, c);
   if (status == FL_OUT_OF_MEMORY) {
+    drop_all_kept();
     device.allocator().empty_cache();
     status = launch(plan, c);
   }

@@ -20,6 +20,7 @@
 
 #include <cstring>
 
+#include "adapt.h"
 #include "copy.h"
 #include "device_allocator.h"
 #include "errors.h"
@@ -205,6 +206,7 @@ bool fill_dense(const at::Tensor& self, const void* pattern, uint32_t bytes) {
   if (!device.can_fill() || !self.is_non_overlapping_and_dense()) return false;
   device.fill(runtime::current_stream(device.index), device_address(self), pattern, bytes,
               static_cast<uint64_t>(self.numel()));
+  tensor_changed(self);
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
@@ -81,6 +82,13 @@ fl_dtype to_fl_dtype(at::ScalarType type) {
     default:
       return FL_DTYPE_OTHER;
   }
+}
+
+at::ScalarType from_fl_dtype(fl_dtype type) {
+  for (int i = 0; i < static_cast<int>(at::ScalarType::NumOptions); ++i) {
+    if (to_fl_dtype(static_cast<at::ScalarType>(i)) == type) return static_cast<at::ScalarType>(i);
+  }
+  return at::ScalarType::Undefined;
 }
 
 const char* dtype_name(at::ScalarType type) {
@@ -162,7 +170,7 @@ struct CounterKey {
   }
 };
 struct CounterSum {
-  uint64_t calls = 0, bytes = 0, syncs = 0, ticks = 0;
+  uint64_t calls = 0, bytes = 0, syncs = 0, ticks = 0, conversions = 0;
 };
 
 // Guards the list of caches, the buckets' chains against a concurrent reader (insert and drop take it; find, on the
@@ -191,6 +199,7 @@ void add_to(std::map<CounterKey, CounterSum>& sums, const Plan& plan) {
   sum.bytes += plan.bytes.load(std::memory_order_relaxed);
   sum.syncs += plan.syncs.load(std::memory_order_relaxed);
   sum.ticks += plan.ticks.load(std::memory_order_relaxed);
+  sum.conversions += plan.conversions.load(std::memory_order_relaxed);
 }
 
 constexpr size_t kMaxPlansPerEntry = 4096;
@@ -337,7 +346,8 @@ std::vector<CounterRow> collect_counters() {
   const double period = nanoseconds_per_tick();
   for (auto& [k, s] : sums) {
     const auto nanoseconds = static_cast<uint64_t>(static_cast<double>(s.ticks) * period);
-    rows.push_back({k.op, k.overload, k.chip, k.device, k.route, k.reason, s.calls, s.bytes, s.syncs, nanoseconds});
+    rows.push_back({k.op, k.overload, k.chip, k.device, k.route, k.reason, s.calls, s.bytes, s.syncs, nanoseconds,
+                    s.conversions});
   }
   return rows;
 }
@@ -346,27 +356,43 @@ void reset_counters() {
   std::lock_guard<std::mutex> lock(g_mutex);
   retired().clear();
   CounterAccess::each_plan([](Plan& plan) {
-    for (auto* c : {&plan.calls, &plan.bytes, &plan.syncs, &plan.ticks}) c->store(0, std::memory_order_relaxed);
+    for (auto* c : {&plan.calls, &plan.bytes, &plan.syncs, &plan.ticks, &plan.conversions}) {
+      c->store(0, std::memory_order_relaxed);
+    }
   });
 }
 
 // ---- Policies ---------------------------------------------------------------------------------------------------
 namespace {
 std::mutex g_policy_mutex;
-Policy g_policy = Policy::Allow;
+std::optional<Policy> g_policy;
 std::unordered_map<std::string, Policy>& op_policies() {
   static auto* map = new std::unordered_map<std::string, Policy>();
   return *map;
 }
 }  // namespace
 
+namespace {
+Policy parse_policy(const std::string& policy) {
+  return policy == "deny" ? Policy::Deny : policy == "warn" ? Policy::Warn : Policy::Allow;
+}
+std::optional<Policy> process_policy(const Entry& entry) {
+  std::lock_guard<std::mutex> lock(g_policy_mutex);
+  for (const std::string& key : {entry.name, entry.op_name}) {
+    auto found = op_policies().find(key);
+    if (found != op_policies().end()) return found->second;
+  }
+  return g_policy;
+}
+}  // namespace
+
 void set_policy(const std::string& op, const std::string& policy) {
   std::lock_guard<std::mutex> lock(g_policy_mutex);
-  TORCH_CHECK_VALUE(policy == "allow" || policy == "warn" || policy == "deny" || (policy.empty() && !op.empty()),
+  TORCH_CHECK_VALUE(policy == "allow" || policy == "warn" || policy == "deny" || policy.empty(),
                     "fallback policy must be 'allow', 'warn' or 'deny', found '", policy, "'");
-  const Policy value = policy == "deny" ? Policy::Deny : policy == "warn" ? Policy::Warn : Policy::Allow;
+  const Policy value = parse_policy(policy);
   if (op.empty()) {
-    g_policy = value;
+    g_policy = policy.empty() ? std::nullopt : std::optional(value);
   } else if (policy.empty()) {
     op_policies().erase(op);
   } else {
@@ -375,13 +401,21 @@ void set_policy(const std::string& op, const std::string& policy) {
   clear_plans();
 }
 
-Policy policy_for(const Entry& entry) {
-  std::lock_guard<std::mutex> lock(g_policy_mutex);
-  for (const std::string& key : {entry.name, entry.op_name}) {
-    auto found = op_policies().find(key);
-    if (found != op_policies().end()) return found->second;
+const runtime::OpFallback* find_fallback(const runtime::Chip& chip, const Entry& entry) {
+  if (chip.fallbacks.empty()) return nullptr;
+  for (const std::string& key :
+       {entry.name, entry.op_name, entry.kernel_name, entry.kernel_name.substr(0, entry.kernel_name.find('.'))}) {
+    auto found = chip.fallbacks.find(key);
+    if (found != chip.fallbacks.end()) return &found->second;
   }
-  return g_policy;
+  return nullptr;
+}
+
+ChosenPolicy choose_policy(const Entry& entry, const runtime::Chip& chip) {
+  if (const auto said = process_policy(entry)) return {*said, false};
+  const runtime::OpFallback* fallback = find_fallback(chip, entry);
+  if (fallback != nullptr && !fallback->policy.empty()) return {parse_policy(fallback->policy), true};
+  return {parse_policy(chip.policy), !chip.policy.empty()};
 }
 
 }  // namespace torch_fl::glue

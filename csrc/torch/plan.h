@@ -26,6 +26,7 @@ const char* route_name(Route route);
 enum class Policy : uint8_t { Allow, Warn, Deny };
 
 fl_dtype to_fl_dtype(at::ScalarType type);
+at::ScalarType from_fl_dtype(fl_dtype type);
 const char* dtype_name(at::ScalarType type);
 
 /// What decides a plan, as 64-bit words. Longer signatures than the buffer are planned anew on each call.
@@ -94,8 +95,9 @@ struct OutPlan {
   bool absent = false;      ///< a masked-out return
   bool temporary = false;   ///< computed into a temporary and copied over
   at::ScalarType dtype = at::kFloat;
+  at::ScalarType final_dtype = at::kFloat;      ///< of a returned tensor that was computed into a temporary
   c10::SmallVector<int64_t, 6> sizes, strides;  ///< of the allocation (or temporary)
-  c10::SmallVector<int64_t, 6> final_strides;   ///< of a returned tensor whose temporary has other strides
+  c10::SmallVector<int64_t, 6> final_strides;   ///< of a returned tensor that was computed into a temporary
   uint64_t bytes = 0;
   bool contiguous = true;
   TensorTemplate view;
@@ -109,12 +111,17 @@ struct Plan {
   const fl_kernel* kernel = nullptr;  ///< the chip's row, which outlives all work that refers to it
   fl_dtype compute_dtype = FL_FLOAT32;
   bool simple = false;              ///< no conversions, no temporaries
+  uint32_t flags = 0;               ///< FL_KERNEL_*: of the kernel, under the chip's rules
+  uint64_t alignment = 0;           ///< of every tensor's address, in bytes; 0: any
+  /// Of a Python function or an expression that overrides the operator; the chip's, as long-lived as it.
+  const runtime::OpFallback* fallback = nullptr;
+  std::shared_ptr<const runtime::OpRules> value_rules;  ///< checks that each call must meet; null: none
   bool mutation = false;            ///< the kernel is of the mutating overload itself: outs are the mutated arguments
   std::vector<TensorPlan> tensors;  ///< in order of appearance, lists flattened
   std::vector<OutPlan> outs;
   std::shared_ptr<Relabelled> relabelled;  ///< of the host route, where it can go the short way
   // Counters: written by the owning thread only, read by others.
-  std::atomic<uint64_t> calls{0}, bytes{0}, syncs{0}, ticks{0};
+  std::atomic<uint64_t> calls{0}, bytes{0}, syncs{0}, ticks{0}, conversions{0};
 
   // Cache bookkeeping.
   Entry* entry = nullptr;
@@ -180,7 +187,7 @@ struct CounterRow {
   int32_t device;
   Route route;
   std::string reason;
-  uint64_t calls, bytes, syncs, nanoseconds;
+  uint64_t calls, bytes, syncs, nanoseconds, conversions;
 };
 std::vector<CounterRow> collect_counters();
 void reset_counters();
@@ -188,8 +195,18 @@ void reset_counters();
 extern std::atomic<bool> g_counting;
 extern std::atomic<bool> g_timing;
 
-// Policies: the process's and per operator ("aten::add" for all overloads, or "aten::add.Tensor").
+/// The process's policy for an operator ("aten::add": all overloads, or "aten::add.Tensor"), or (op "") for all others.
+/// An empty policy takes back what was set.
 void set_policy(const std::string& op, const std::string& policy);
-Policy policy_for(const Entry& entry);
+
+struct ChosenPolicy {
+  Policy policy = Policy::Allow;
+  bool by_chip = false;  ///< its descriptor says so, and the process says nothing
+};
+/// What the process says of the operator, else by default; else what the chip's descriptor says; else Allow.
+ChosenPolicy choose_policy(const Entry& entry, const runtime::Chip& chip);
+inline Policy policy_for(const Entry& entry, const runtime::Chip& chip) { return choose_policy(entry, chip).policy; }
+/// What the chip's descriptor says of an overload, of its operator, or of its functional sibling; null: nothing.
+const runtime::OpFallback* find_fallback(const runtime::Chip& chip, const Entry& entry);
 
 }  // namespace torch_fl::glue

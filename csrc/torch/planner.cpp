@@ -8,10 +8,12 @@
 #include <ATen/native/TypeProperties.h>
 
 #include <map>
+#include <iterator>
 #include <mutex>
 #include <sstream>
 #include <unordered_map>
 
+#include "decompose.h"
 #include "execute.h"
 #include "python_chip.h"
 #include "relabelled.h"
@@ -53,7 +55,14 @@ c10::SmallVector<Candidate, 2> candidates(const runtime::Chip& chip, const Entry
   add(chip.kernels, Route::Kernel);
   add(chip.portable, Route::Portable);
   if (const fl_kernel* row = found.empty() ? python_row(chip, entry) : nullptr) found.push_back({row, Route::Kernel});
+  add(chip.overrides, Route::Override);
   return found;
+}
+
+const runtime::OpRules* find_rules(const runtime::Chip& chip, const fl_kernel& kernel) {
+  if (chip.rules.empty()) return nullptr;
+  const auto found = chip.rules.find(kernel.op);
+  return found == chip.rules.end() ? nullptr : &found->second;
 }
 
 namespace {
@@ -85,19 +94,31 @@ std::vector<at::Tensor> counted_outputs(const Call& call) {
   return {at::detail::empty_meta({count() * repeats}, self.scalar_type())};
 }
 
+// The checks that look at values (or those that do not), alone.
+runtime::OpRules with_checks(const runtime::OpRules& rules, bool reads_values) {
+  runtime::OpRules some;
+  std::copy_if(rules.checks.begin(), rules.checks.end(), std::back_inserter(some.checks),
+               [&](const runtime::Check& check) { return check.reads_values == reads_values; });
+  return some;
+}
+
 /// Planning of one kernel candidate. Each step returns false with `reason` set when the kernel cannot serve.
 class KernelPlanner {
  public:
-  KernelPlanner(Call& call, Signature& signature, const fl_kernel& kernel, Plan& plan)
+  KernelPlanner(Call& call, Signature& signature, const Candidate& candidate, Plan& plan)
       : call_(call),
         entry_(call.entry),
         signature_(signature),
-        kernel_(kernel),
+        kernel_(*candidate.kernel),
+        rules_(candidate.route == Route::Kernel ? find_rules(call.device->chip, kernel_) : nullptr),
+        flags_(rules_ != nullptr ? runtime::flags_under(*rules_, kernel_.flags) : kernel_.flags),
         plan_(plan),
-        mutation_kernel_(entry_.form != Form::Functional && entry_.name == kernel.op) {}
+        mutation_kernel_(entry_.form != Form::Functional && entry_.name == kernel_.op) {}
 
   bool plan(std::string* reason) {
     plan_.kernel = &kernel_;
+    plan_.flags = flags_;
+    plan_.alignment = rules_ != nullptr && rules_->alignment > 1 ? rules_->alignment : 0;
     plan_.mutation = mutation_kernel_;
     const bool ok = outputs() && choose_dtype() && plan_outputs() && plan_inputs() && ask();
     *reason = reason_;
@@ -108,7 +129,7 @@ class KernelPlanner {
   bool for_cpu() const { return for_cpu_; }
 
  private:
-  bool has(uint32_t flag) const { return (kernel_.flags & flag) != 0; }
+  bool has(uint32_t flag) const { return (flags_ & flag) != 0; }
   bool refuse(std::string why) {
     reason_ = std::move(why);
     return false;
@@ -327,17 +348,26 @@ class KernelPlanner {
       const auto out = functional_dtype();  // floating-point for the likes of sin and true division
       if (out.has_value() && is_inexact(*out)) compute = *out;
     }
-    compute_ = compute;
+    compute_ = cast(compute);
     plan_.compute_dtype = to_fl_dtype(compute);
     const uint64_t bit = FL_DTYPE_BIT(plan_.compute_dtype);
     if (kernel_.dtypes != 0 && (kernel_.dtypes & bit) == 0) {
-      return refuse(std::string("the kernel does not compute in ") + dtype_name(compute));
+      return refuse(std::string("the kernel does not compute in ") + dtype_name(compute_));
     }
     const uint64_t device = call_.device->properties.dtypes;
     if (device != 0 && (device & bit) == 0) {
-      return refuse(std::string("the device does not compute in ") + dtype_name(compute));
+      return refuse(std::string("the device does not compute in ") + dtype_name(compute_));
     }
     return true;
+  }
+
+  // The type that the chip's rules compute in where the call says `type`.
+  at::ScalarType cast(at::ScalarType type) const {
+    if (rules_ == nullptr) return type;
+    for (const runtime::Cast& c : rules_->casts) {
+      if (c.from == to_fl_dtype(type)) return from_fl_dtype(c.to);
+    }
+    return type;
   }
 
   std::optional<at::ScalarType> target_dtype(size_t i) const {
@@ -394,7 +424,7 @@ class KernelPlanner {
 
   // What the kernel's output would be if the functional form had been called.
   at::ScalarType natural(at::ScalarType actual) const {
-    if (mutation_kernel_ || !has(FL_KERNEL_PROMOTE)) return actual;
+    if (mutation_kernel_ || !has(FL_KERNEL_PROMOTE)) return cast(actual);
     if (entry_.predicate) return at::kBool;
     if (at::isComplexType(compute_) && !at::isComplexType(actual)) return c10::toRealValueType(compute_);
     return compute_;
@@ -477,16 +507,21 @@ class KernelPlanner {
       return out;
     }
     if (meta.layout() != at::kStrided) TORCH_CHECK_NOT_IMPLEMENTED(false, "outputs that are not strided");
-    const bool fits = meta.is_non_overlapping_and_dense() &&
+    const at::ScalarType dtype = cast(meta.scalar_type());
+    const bool fits = dtype == meta.scalar_type() && meta.is_non_overlapping_and_dense() &&
                       layout_fits(meta.sizes(), meta.strides(), meta.is_contiguous(), FL_KERNEL_CONTIGUOUS_OUTPUTS);
     if (fits) {
       set_geometry(out, meta.scalar_type(), meta.sizes(), meta.strides());
     } else {
       const auto format = wanted_format(meta.dim(), is_channels_last(meta.sizes(), meta.strides()));
-      set_geometry(out, meta.scalar_type(), meta.sizes(), dense_strides(meta.sizes(), format));
-      if (meta.is_non_overlapping_and_dense()) {  // the layout PyTorch promises: computed densely, then laid out
+      set_geometry(out, dtype, meta.sizes(), dense_strides(meta.sizes(), format));
+      // The type and layout that PyTorch promises: computed as the kernel can, then cast or laid out.
+      if (meta.is_non_overlapping_and_dense() || dtype != meta.scalar_type()) {
         out.temporary = true;
-        out.final_strides.assign(meta.strides().begin(), meta.strides().end());
+        out.final_dtype = meta.scalar_type();
+        const bool dense = meta.is_non_overlapping_and_dense();
+        const auto strides = dense ? meta.strides().vec() : dense_strides(meta.sizes(), format);
+        out.final_strides.assign(strides.begin(), strides.end());
       }
     }
     return out;
@@ -556,7 +591,7 @@ class KernelPlanner {
     bool simple = true;
     for (const auto& t : plan_.tensors) simple = simple && t.source != TensorPlan::Converted;
     for (const auto& o : plan_.outs) simple = simple && !o.temporary;
-    plan_.simple = simple;
+    plan_.simple = simple && plan_.alignment == 0;
     return true;
   }
 
@@ -575,7 +610,7 @@ class KernelPlanner {
       plan_.tensors.push_back(std::move(in));
       return true;
     }
-    in.dtype = promote ? compute_ : t.scalar_type();
+    in.dtype = promote ? compute_ : cast(t.scalar_type());
     const bool fits = layout_fits(t.sizes(), t.strides(), t.is_contiguous(), FL_KERNEL_CONTIGUOUS_INPUTS);
     const bool direct = !host && t.scalar_type() == in.dtype && fits && !t.is_conj() && !t.is_neg();
     in.source = direct ? TensorPlan::Direct : TensorPlan::Converted;
@@ -611,15 +646,23 @@ class KernelPlanner {
         return refuse("an input needs conversion and the chip has no kernel for aten::copy");
       }
     }
-    if ((kernel_.flags & FL_KERNEL_VALUE_DEPENDENT) != 0) signature_.forbid_caching();
+    if (has(FL_KERNEL_VALUE_DEPENDENT)) signature_.forbid_caching();
     std::string why;
-    return kernel_supports(call_, plan_, &why) ? true : refuse(why);
+    if (rules_ == nullptr || rules_->checks.empty()) {
+      return kernel_supports(call_, plan_, nullptr, &why) ? true : refuse(why);
+    }
+    auto by_value = with_checks(*rules_, true);
+    if (!by_value.checks.empty()) plan_.value_rules = std::make_shared<const runtime::OpRules>(std::move(by_value));
+    const auto by_signature = with_checks(*rules_, false);
+    return kernel_supports(call_, plan_, &by_signature, &why) ? true : refuse(why);
   }
 
   Call& call_;
   Entry& entry_;
   Signature& signature_;
   const fl_kernel& kernel_;
+  const runtime::OpRules* rules_;  ///< what the chip's descriptor says of the kernel; null: nothing
+  const uint32_t flags_;
   Plan& plan_;
   const bool mutation_kernel_;
   std::vector<at::Tensor> metas_, counted_;
@@ -649,31 +692,133 @@ bool runs_whole(const Call& call) {
   return call.entry.cpu_kernel && (out ? !writes_to_an_input(call) : is_bare(call.device->chip));
 }
 
+// What a refusal says of a route, in words.
+std::string refused_text(const std::string& before, Route route, const std::string& refusal) {
+  switch (route) {
+    case Route::Kernel:
+      return refusal;
+    case Route::Portable:
+      return before + "; the portable kernel: " + refusal;
+    default:
+      return before + "; " + refusal;
+  }
+}
+
+std::string chosen_text(Route route, const std::string& reason) {
+  switch (route) {
+    case Route::Kernel:
+      return "the chip's kernel";
+    case Route::Portable:
+      return "the portable kernel: " + reason;
+    case Route::Override:
+      return "the override that the chip's descriptor names: " + reason;
+    default:
+      return reason;
+  }
+}
+
+/// The routes of one call, in order, beginning after one that declined.
+class Routes {
+ public:
+  Routes(Call& call, Signature& signature, const PlanRequest& request)
+      : call_(call), signature_(signature), request_(request), reason_(request.reason) {
+    if (reason_.empty()) reason_ = "the chip has no kernel for " + call.entry.kernel_name;
+  }
+
+  std::unique_ptr<Plan> choose() {
+    for (const Candidate& candidate : candidates(call_.device->chip, call_.entry)) {
+      if (!allowed(candidate.route)) continue;
+      if (auto plan = by_kernel(candidate)) return plan;
+    }
+    if (auto plan = by_override()) return plan;
+    if (allowed(Route::Composite) && call_.entry.composite && !for_cpu_ && !runs_whole(call_)) {
+      return finish(fresh(), Route::Composite);
+    }
+    if (auto plan = by_decomposition()) return plan;
+    auto plan = finish(fresh(), Route::Host);
+    if (!request_.probe) plan->relabelled = Relabelled::make(call_);
+    return plan;
+  }
+
+ private:
+  // In the order of their choice; a composition of PyTorch's comes before a decomposition of its tables.
+  static int rank(Route route) {
+    static constexpr Route kOrder[] = {Route::Kernel, Route::Portable, Route::Override, Route::Composite,
+                                       Route::Decomposed};
+    return static_cast<int>(std::find(std::begin(kOrder), std::end(kOrder), route) - std::begin(kOrder));
+  }
+  bool allowed(Route route) const {
+    if (request_.kernels_only && route != Route::Kernel && route != Route::Portable && route != Route::Composite) {
+      return false;
+    }
+    return !request_.after.has_value() || rank(route) > rank(*request_.after);
+  }
+
+  std::unique_ptr<Plan> fresh() const {
+    auto plan = std::make_unique<Plan>();
+    plan->device = call_.device;
+    return plan;
+  }
+  std::unique_ptr<Plan> finish(std::unique_ptr<Plan> plan, Route route) const {
+    plan->route = route;
+    plan->reason = chosen_text(route, reason_);
+    plan->policy = policy_for(call_.entry, call_.device->chip);
+    return plan;
+  }
+  void refused(Route route, const std::string& why) {
+    reason_ = refused_text(reason_, route, why);
+    if (request_.refusals != nullptr) request_.refusals->emplace_back(route, why);
+  }
+
+  std::unique_ptr<Plan> by_kernel(const Candidate& candidate) {
+    auto plan = fresh();
+    KernelPlanner planner(call_, signature_, candidate, *plan);
+    std::string refusal;
+    if (planner.plan(&refusal)) return finish(std::move(plan), candidate.route);
+    for_cpu_ |= planner.for_cpu();
+    refused(candidate.route, refusal);
+    return nullptr;
+  }
+
+  std::unique_ptr<Plan> by_override() {
+    const runtime::OpFallback* fallback = find_fallback(call_.device->chip, call_.entry);
+    if (fallback == nullptr || !allowed(Route::Override) || !has_override(*fallback)) return nullptr;
+    auto plan = fresh();
+    plan->fallback = fallback;
+    std::string refusal;
+    if (plan_override(call_, *plan, &refusal)) return finish(std::move(plan), Route::Override);
+    refused(Route::Override, refusal);
+    return nullptr;
+  }
+
+  std::unique_ptr<Plan> by_decomposition() {
+    if (!allowed(Route::Decomposed) || for_cpu_) return nullptr;
+    auto plan = fresh();
+    std::string what;
+    switch (plan_decomposition(call_, *plan, &what)) {
+      case Decomposition::Taken:
+        reason_ += "; " + what;
+        return finish(std::move(plan), Route::Decomposed);
+      case Decomposition::Refused:
+        refused(Route::Decomposed, what);
+        return nullptr;
+      case Decomposition::None:
+        return nullptr;
+    }
+    return nullptr;
+  }
+
+  Call& call_;
+  Signature& signature_;
+  const PlanRequest& request_;
+  std::string reason_;
+  bool for_cpu_ = false;
+};
+
 }  // namespace
 
-std::unique_ptr<Plan> make_plan(Call& call, Signature& signature) {
-  std::string reason = "the chip has no kernel for " + call.entry.kernel_name;
-  bool for_cpu = false;
-  for (const auto& [kernel, route] : candidates(call.device->chip, call.entry)) {
-    auto plan = std::make_unique<Plan>();
-    plan->device = call.device;
-    KernelPlanner planner(call, signature, *kernel, *plan);
-    std::string refusal;
-    if (planner.plan(&refusal)) {
-      plan->route = route;
-      plan->reason = route == Route::Kernel ? "the chip's kernel" : "the portable kernel: " + reason;
-      return plan;
-    }
-    for_cpu |= planner.for_cpu();
-    reason = route == Route::Kernel ? refusal : reason + "; the portable kernel: " + refusal;
-  }
-  auto plan = std::make_unique<Plan>();
-  plan->device = call.device;
-  plan->reason = reason;
-  plan->policy = policy_for(call.entry);
-  plan->route = call.entry.composite && !for_cpu && !runs_whole(call) ? Route::Composite : Route::Host;
-  if (plan->route == Route::Host) plan->relabelled = Relabelled::make(call);
-  return plan;
+std::unique_ptr<Plan> make_plan(Call& call, Signature& signature, const PlanRequest& request) {
+  return Routes(call, signature, request).choose();
 }
 
 }  // namespace torch_fl::glue

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "decompose.h"
 #include "router.h"
 #include "tables.h"
 #include "trampoline.h"
@@ -42,7 +43,7 @@ std::unordered_set<std::string> kernel_names() {
   // PyTorch's composite for this one asks a table of in-tree devices.
   std::unordered_set<std::string> names{"aten::conj_physical_"};
   for (const auto& chip : runtime::Registry::get().chips()) {
-    for (const auto* rows : {&chip->kernels, &chip->portable}) {
+    for (const auto* rows : {&chip->kernels, &chip->portable, &chip->overrides}) {
       for (const auto& kernel : *rows) {
         const std::string op = kernel.op;
         names.insert(op);
@@ -51,6 +52,18 @@ std::unordered_set<std::string> kernel_names() {
     }
   }
   return names;
+}
+
+// Some chip's descriptor overrides the operator, or this overload of it, in Python.
+bool is_overridden(const std::string& op) {
+  const auto handle = find_overload(op);
+  if (!handle.has_value()) return false;
+  const Entry& entry = entry_for(*handle);
+  const auto& chips = runtime::Registry::get().chips();
+  return std::any_of(chips.begin(), chips.end(), [&](const auto& chip) {
+    const runtime::OpFallback* fallback = find_fallback(*chip, entry);
+    return fallback != nullptr && has_override(*fallback);
+  });
 }
 
 // Never destroyed: its destructor would take the kernels away while other threads may still call them.
@@ -72,9 +85,13 @@ void enable_chip_kernels() {
   std::lock_guard<std::mutex> lock(mutex);
   const auto names = kernel_names();
   const bool bare = has_bare_chip();
+  const auto& chips = runtime::Registry::get().chips();
+  const bool overrides =
+      std::any_of(chips.begin(), chips.end(), [](const auto& chip) { return !chip->fallbacks.empty(); });
   for (const TrampolineRow* row : all_trampolines()) {
     const std::string op = std::string("aten::") + row->name;
-    if (!row->composite || (names.count(op) == 0 && !(bare && has_cpu_kernel(op)))) continue;
+    if (!row->composite) continue;
+    if (names.count(op) == 0 && !(bare && has_cpu_kernel(op)) && !(overrides && is_overridden(op))) continue;
     if (installed.insert(row->name).second) row->install(late_library(), row->name);
   }
   clear_plans();

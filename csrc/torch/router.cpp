@@ -6,6 +6,8 @@
 
 #include <chrono>
 
+#include "adapt.h"
+#include "decompose.h"
 #include "device_allocator.h"
 #include "errors.h"
 #include "execute.h"
@@ -230,32 +232,46 @@ void run_on_host(Call& call, Plan& plan, at::Tensor* outs) {
   bump(plan.ticks, clock_ticks() - start);
 }
 
-// A kernel declined at run time: route on, and count that under its own reason.
+Plan& run_planned(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs);
+
+// A route declined at run time: take a later one, and count that under its own reason.
 Plan& route_on(Call& call, PlanCache& cache, Plan& declined, const std::string& reason, at::Tensor* outs) {
   Signature none;
   none.forbid_caching();
-  auto plan = std::make_unique<Plan>();
-  plan->device = call.device;
-  plan->policy = policy_for(call.entry);
-  plan->reason = reason;
-  plan->route = call.entry.composite ? Route::Composite : Route::Host;
-  Plan* p = cache.insert(call.entry, none, std::move(plan));
+  PlanRequest request;
+  request.after = declined.route;
+  request.reason = reason;
+  request.kernels_only = inside_decomposition();
+  Plan* p = cache.insert(call.entry, none, make_plan(call, none, request));
   if (g_counting.load(std::memory_order_relaxed)) {
     bump(p->calls);
     bump(declined.calls, static_cast<uint64_t>(-1));
   }
-  p->route == Route::Composite ? run_composite(call) : run_on_host(call, *p, outs);
-  return *p;
+  return run_planned(call, cache, *p, outs);
+}
+
+// An override or a decomposition, in Python. What it calls may not lead back to it.
+Plan& run_by_python(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs) {
+  if (const auto reason = recursion(call, plan)) return route_on(call, cache, plan, *reason, outs);
+  const uint64_t start = clock_ticks();
+  run_python_route(call, plan, outs);
+  bump(plan.ticks, clock_ticks() - start);
+  return plan;
 }
 
 /// Returns the plan that served the call: another one when the kernel declined.
 Plan& run_planned(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs) {
   switch (plan.route) {
+    case Route::Override:
+      if (plan.kernel == nullptr) return run_by_python(call, cache, plan, outs);
+      [[fallthrough]];
     case Route::Kernel:
     case Route::Portable: {
       std::string reason;
       return execute(call, plan, outs, &reason) ? plan : route_on(call, cache, plan, reason, outs);
     }
+    case Route::Decomposed:
+      return run_by_python(call, cache, plan, outs);
     case Route::Composite:
       run_composite(call);
       return plan;
@@ -298,6 +314,27 @@ C10_NOINLINE void run_recorded(Call& call, PlanCache& cache, Plan& plan, at::Ten
   finish();
 }
 
+// Kept conversions of what the call has written, or may have.
+C10_NOINLINE void note_writes(const Call& call) {
+  each_tensor(call, [&](uint32_t i, const at::Tensor& t) {
+    if (call.entry.args[i].written) tensor_changed(t);
+  });
+}
+
+/// Whatever becomes of the call.
+class NoteWrites {
+ public:
+  explicit NoteWrites(const Call& call) : call_(call) {}
+  ~NoteWrites() {
+    if (C10_UNLIKELY(g_kept.load(std::memory_order_relaxed) != 0) && call_.entry.writes) note_writes(call_);
+  }
+  NoteWrites(const NoteWrites&) = delete;
+  NoteWrites& operator=(const NoteWrites&) = delete;
+
+ private:
+  const Call& call_;
+};
+
 }  // namespace
 
 void run(Call& call, at::Tensor* outs) {
@@ -314,6 +351,7 @@ void run(Call& call, at::Tensor* outs) {
       plan = cache.insert(call.entry, signature, std::move(fresh));
     }
     if (g_counting.load(std::memory_order_relaxed)) bump(plan->calls);
+    const NoteWrites note(call);
     if (C10_UNLIKELY(runtime::CallLog::active())) return run_recorded(call, cache, *plan, outs);
     run_planned(call, cache, *plan, outs);
   });

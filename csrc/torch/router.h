@@ -23,6 +23,9 @@ inline bool has_kernel(const runtime::Chip& chip, const std::string& name) {
 /// Whether the chip has memory functions alone.
 inline bool is_bare(const runtime::Chip& chip) { return chip.kernels.empty() && chip.portable.empty(); }
 
+/// What the chip's descriptor says of calls of this row; null: nothing.
+const runtime::OpRules* find_rules(const runtime::Chip& chip, const fl_kernel& kernel);
+
 struct Candidate {
   const fl_kernel* kernel;
   Route route;

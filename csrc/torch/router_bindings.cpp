@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "decompose.h"
 #include "device_allocator.h"
 #include "entry.h"
 #include "errors.h"
@@ -20,6 +21,9 @@
 namespace py = pybind11;
 
 namespace torch_fl::glue {
+
+void bind_probe(py::module_& module);
+
 namespace {
 
 py::list dtype_list(uint64_t mask) {
@@ -51,7 +55,7 @@ py::list counters() {
   py::list rows;
   for (const auto& r : collect_counters()) {
     rows.append(py::make_tuple(r.op, r.overload, r.chip, r.device, route_name(r.route), r.reason, r.calls, r.bytes,
-                               r.syncs, r.nanoseconds));
+                               r.syncs, r.nanoseconds, r.conversions));
   }
   return rows;
 }
@@ -89,6 +93,7 @@ py::list registered_ops() {
   for (const auto& chip : runtime::Registry::get().chips()) {
     add(*chip, chip->kernels, Route::Kernel);
     add(*chip, chip->portable, Route::Portable);
+    add(*chip, chip->overrides, Route::Override);
   }
   return rows;
 }
@@ -97,26 +102,54 @@ const char* policy_name(Policy policy) {
   return policy == Policy::Allow ? "allow" : policy == Policy::Warn ? "warn" : "deny";
 }
 
+// What the chip's descriptor asks of calls of a row.
+void describe_rules(const runtime::OpRules& rules, py::dict& row) {
+  py::list checks, casts;
+  for (const auto& check : rules.checks) checks.append(check.expected);
+  for (const auto& cast : rules.casts) {
+    casts.append(py::make_tuple(dtype_name(from_fl_dtype(cast.from)), dtype_name(from_fl_dtype(cast.to))));
+  }
+  row["rules"] = checks;
+  row["casts"] = casts;
+  row["alignment"] = rules.alignment;
+}
+
+py::dict describe_row(const runtime::Chip& chip, const fl_kernel& kernel, Route route) {
+  py::dict row;
+  row["op"] = kernel.op;
+  row["route"] = route_name(route);
+  row["dtypes"] = dtype_list(kernel.dtypes);
+  row["checks_call"] = kernel.supports != nullptr;
+  const runtime::OpRules* rules = route == Route::Kernel ? find_rules(chip, kernel) : nullptr;
+  row["flags"] = flag_list(rules != nullptr ? runtime::flags_under(*rules, kernel.flags) : kernel.flags);
+  if (rules != nullptr) describe_rules(*rules, row);
+  return row;
+}
+
 void describe_routes(const Entry& entry, const runtime::Chip& chip, py::dict& row) {
   py::list routes;
-  row["kernel"] = py::none();
-  row["portable"] = py::none();
+  for (const char* route : {"kernel", "portable", "override"}) row[route] = py::none();
   for (const auto& [kernel, route] : candidates(chip, entry)) {
     routes.append(route_name(route));
-    py::dict k;
-    k["op"] = kernel->op;
-    k["route"] = route_name(route);
-    k["flags"] = flag_list(kernel->flags);
-    k["dtypes"] = dtype_list(kernel->dtypes);
-    k["checks_call"] = kernel->supports != nullptr;
-    row[route_name(route)] = k;
+    row[route_name(route)] = describe_row(chip, *kernel, route);
   }
-  if (entry.composite) routes.append("decomposed");
+  const runtime::OpFallback* fallback = find_fallback(chip, entry);
+  const bool overridden = fallback != nullptr && has_override(*fallback);
+  if (overridden && row["override"].is_none()) routes.append("override");
+  row["override_python"] = fallback != nullptr ? fallback->python : "";
+  row["override_expression"] = fallback != nullptr ? fallback->expression : "";
+  row["decompose"] = fallback == nullptr || fallback->decompose;
+  row["functional"] = entry.kernel_name;
+  row["may_decompose"] = !is_bare(chip) && !entry.random && !entry.reads_values && entry.host == nullptr &&
+                         entry.tensor_returns && !gives_view(entry.op.schema());
+  if (entry.composite) routes.append("composite");
   const bool cpu = entry.host != nullptr || entry.op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
-  const Policy policy = policy_for(entry);
+  const auto [policy, by_chip] = choose_policy(entry, chip);
   if (cpu && !gives_view(entry.op.schema()) && policy != Policy::Deny) routes.append("host");
   row["routes"] = routes;
   row["policy"] = policy_name(policy);
+  row["policy_by_chip"] = by_chip;
+  row["device"] = chip.devices.empty() ? -1 : chip.devices[0]->index;
   row["has_host_implementation"] = cpu;
 }
 
@@ -177,6 +210,7 @@ double bench_allocation(int64_t count, uint64_t bytes) {
 }  // namespace
 
 void bind_router(py::module_& m) {
+  bind_probe(m);
   m.def("enable_chip_kernels", &enable_chip_kernels);
   m.def("route_boxed", &route_boxed, py::arg("name"));
   m.def("set_policy", &set_policy, py::arg("op"), py::arg("policy"));

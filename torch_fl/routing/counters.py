@@ -11,7 +11,15 @@ from torch_fl import _load
 from torch_fl._context import reusable
 from torch_fl._suggest import did_you_mean
 
-ROUTES = ("kernel", "portable", "composite", "host", "denied")  # that a call can take; docs/counters.md explains them
+ROUTES = (
+    "kernel",
+    "portable",
+    "override",
+    "composite",
+    "decomposed",
+    "host",
+    "denied",
+)  # that a call can take; docs/counters.md explains them
 
 
 class NamedOverload:
@@ -28,7 +36,11 @@ class NamedOverload:
 
 @dataclass(frozen=True)
 class CallCount(NamedOverload):
-    """Calls that took one route for one reason. ``bytes``, ``syncs`` and ``ns`` are counted on the host route."""
+    """Calls that took one route for one reason.
+
+    ``bytes``, ``syncs`` and ``ns`` are counted on the host route, ``ns`` where Python serves a call (override,
+    decomposed), too. ``conversions`` are arguments that were cast, laid out or aligned anew for a kernel.
+    """
 
     op: str
     overload: str
@@ -40,6 +52,7 @@ class CallCount(NamedOverload):
     bytes: int
     syncs: int
     ns: int
+    conversions: int = 0
 
 
 _FIELDS = (*(field.name for field in fields(CallCount)), "name")
@@ -136,6 +149,26 @@ def timing() -> Iterator[None]:
         yield
     finally:
         core.set_timing(False)
+
+
+@dataclass(frozen=True)
+class AdapterStats:
+    """Arguments that kernels could not take as they were, since start. ``print()`` it."""
+
+    conversions: int
+    reuses: int
+    kept: int
+    kept_bytes: int
+    limit_bytes: int
+
+    def __str__(self) -> str:
+        kept = f"{self.kept} kept ({self.kept_bytes / 2**20:.1f} of {self.limit_bytes / 2**20:.0f} MiB)"
+        return f"{self.conversions} conversions, {self.reuses} reused instead, {kept}"
+
+
+def adapter_stats() -> AdapterStats:
+    """Return how many arguments were converted for kernels, and how many of those are kept for the next call."""
+    return AdapterStats(**_load.core().adapter_stats())
 
 
 def reset_counters() -> None:

@@ -4,7 +4,8 @@
 ============================ ============================ =======================================================
 key                          values                       meaning
 ============================ ============================ =======================================================
-``fallback``                 allow, warn, deny            what to do with calls that would leave the chip
+``fallback``                 allow, warn, deny, None      what to do with calls that would leave the chip; None: as
+                                                          the chip's descriptor says, or allow
 ``fallback.<operator>``      allow, warn, deny, None      the same for one operator; None: as ``fallback`` says
 ============================ ============================ =======================================================
 
@@ -28,7 +29,7 @@ POLICIES = ("allow", "warn", "deny")
 KEYS = ("fallback",)
 ENVIRONMENT = "TORCH_FL_FALLBACK"
 
-_default = "allow"
+_default: str | None = None
 _by_op: dict[str, str] = {}
 
 
@@ -97,7 +98,7 @@ def set_config(key: str, value: str | Mapping[str, str | None] | None) -> None:
         for item, policy in checked.items():
             _apply(item, policy)
     else:
-        _apply("", _checked_policy(value, name))
+        _apply("", _checked_policy(value, name, True))
 
 
 def _set_for_op(op: str, value: Any) -> None:
@@ -107,10 +108,10 @@ def _set_for_op(op: str, value: Any) -> None:
 def get_config(key: str | None = None) -> Any:
     """Return the value of a setting, or all settings as a dict."""
     if key is None:
-        return {"fallback": _default} | {f"fallback.{op}": policy for op, policy in sorted(_by_op.items())}
+        return {"fallback": _default or "allow"} | {f"fallback.{op}": policy for op, policy in sorted(_by_op.items())}
     _, _, op = _checked_key(key).partition(".")
     name = _checked_op(op) if op else ""
-    return _by_op.get(name) or _by_op.get(name.partition(".")[0]) or _default
+    return _by_op.get(name) or _by_op.get(name.partition(".")[0]) or _default or "allow"
 
 
 @reusable
@@ -136,7 +137,6 @@ def _apply(op: str, policy: str | None) -> None:
         return
     _load.core().set_policy(op, policy or "")
     if not op:
-        assert policy is not None
         _default = policy
     elif policy is None:
         del _by_op[op]
