@@ -7,8 +7,8 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 
-#include <map>
 #include <iterator>
+#include <map>
 #include <mutex>
 #include <sstream>
 #include <unordered_map>

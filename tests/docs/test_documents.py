@@ -29,8 +29,10 @@ def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/configuration.md", "docs/counters.md", "docs/device_names.md"])
-@pytest.mark.parametrize("name", ["README.md", "docs/configuration.md", "docs/counters.md", "docs/python_backend.md"])
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("configuration", "counters", "device_names", "python_backend"))]
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_python_of_a_page_runs_from_top_to_bottom(name: str) -> None:
     code = blocks(ROOT / name, "python")
     assert code

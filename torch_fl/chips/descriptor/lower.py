@@ -8,7 +8,7 @@ constraints become checks and flags. Every mistake is collected with its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 from torch_fl._suggest import nearest
 from torch_fl.chips.descriptor.c_declaration import (
@@ -28,7 +28,6 @@ from torch_fl.chips.descriptor.expressions import (
     Scope,
     compile_expression,
     compile_value,
-    constant,
 )
 from torch_fl.chips.descriptor.models import CFunction, Constraints, Descriptor, Op, OpFallback
 from torch_fl.chips.descriptor.source import Key
