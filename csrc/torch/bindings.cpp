@@ -17,6 +17,7 @@
 #include "dtypes.h"
 #include "errors.h"
 #include "generator.h"
+#include "guards.h"
 #include "portable/portable.h"
 #include "python_chip.h"
 
@@ -131,6 +132,26 @@ std::pair<uint64_t, uint64_t> memory_info(int32_t index) {
   return {free_bytes, total_bytes};
 }
 
+std::vector<py::dict> damaged_guards() {
+  std::vector<DamagedGuard> damaged;
+  {
+    const py::gil_scoped_release release;
+    damaged = check_guards();
+  }
+  std::vector<py::dict> rows;
+  for (const DamagedGuard& guard : damaged) {
+    py::dict row;
+    row["device"] = guard.device;
+    row["address"] = guard.address;
+    row["bytes"] = guard.bytes;
+    row["first"] = guard.first;
+    row["changed"] = guard.n_changed;
+    row["freed"] = guard.freed;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 uintptr_t native_stream(int32_t index, int64_t stream_id) {
   const c10::Device device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(checked_device(index).index));
   return reinterpret_cast<uintptr_t>(c10::Stream(c10::Stream::UNSAFE, device, stream_id).native_handle());
@@ -171,6 +192,8 @@ void bind_devices(py::module_& m) {
   m.def("set_memory_fraction",
         free_of_gil(+[](int32_t index, double fraction) { set_memory_fraction(fraction, index); }));
   m.def("memory_info", free_of_gil(&memory_info));
+  m.def("set_guard_bytes", &set_guard_bytes);
+  m.def("check_guards", checked(&damaged_guards));
   m.def("native_stream", checked(&native_stream));
 }
 

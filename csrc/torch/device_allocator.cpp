@@ -8,6 +8,7 @@
 
 #include "adapt.h"
 #include "errors.h"
+#include "guards.h"
 
 namespace torch_fl::glue {
 namespace {
@@ -39,6 +40,7 @@ void free_block(void* context) {
 c10::DataPtr allocate_guarded(runtime::Device& device, uint64_t bytes) {
   device.handle();  // a lost device or a forked child must fail even where the cache could serve
   if (C10_UNLIKELY(bytes == 0)) return {nullptr, nullptr, &free_block, torch_device(device)};
+  if (C10_UNLIKELY(g_guard_bytes.load(std::memory_order_relaxed) != 0)) return allocate_between_guards(device, bytes);
   runtime::Block* block = device.allocator().allocate(bytes, runtime::current_stream(device.index));
   if (C10_UNLIKELY(c10::memoryProfilingEnabled())) {
     report(device, block->address, static_cast<int64_t>(block->size));
@@ -103,7 +105,9 @@ class DeviceAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override { return allocate_on(checked_device(-1), bytes); }
 
-  bool is_simple_data_ptr(const c10::DataPtr& data) const override { return data.get_deleter() == &free_block; }
+  bool is_simple_data_ptr(const c10::DataPtr& data) const override {
+    return data.get_deleter() == &free_block || has_guards(data);
+  }
 
   /// Used by copy-on-write storages, with the storage's device current.
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
