@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+_WIDTH = 160  # where no terminal tells
 _ADDED = "TORCH_FL_ADD_PLUGIN_PATH"
 
 
@@ -44,7 +45,9 @@ def check(
     dtypes: Annotated[str, typer.Option(help='Element types, comma-separated: "float32,int64".')] = "",
     routes: Annotated[str, typer.Option(help="Routes that count as the chip's own.")] = "kernel,portable,override",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer types and cases.")] = False,
-    opinfo: Annotated[bool, typer.Option("--opinfo", help="Add PyTorch's own samples (needs expecttest, numpy).")] = False,
+    opinfo: Annotated[
+        bool, typer.Option("--opinfo", help="Add PyTorch's own samples (needs expecttest, numpy).")
+    ] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the arguments.")] = 0,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one case.")] = 60.0,
@@ -82,8 +85,11 @@ def check(
         guard_bytes=guards,
         environment=_with_path(path),
     )
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
     try:
-        rows = run.run(settings, run.Files(csv, report), Console(), verbose)
+        rows = run.run(settings, run.Files(csv, report), console, verbose)
     except run.CheckError as error:
         typer.echo(f"check: {error}", err=True)
         raise typer.Exit(2) from None

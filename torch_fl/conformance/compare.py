@@ -62,9 +62,7 @@ def _compare_value(case: Case, found: Any, expected: Any, wide: Any, strides: bo
     if not isinstance(found, torch.Tensor):
         return Compared(Verdict.FAILED, f"expected a tensor, found {found!r:.60}")
     if found.dtype != expected.dtype:
-        return Compared(
-            Verdict.FAILED, f"type: expected {dtype_name(expected.dtype)}, found {dtype_name(found.dtype)}"
-        )
+        return Compared(Verdict.FAILED, f"type: expected {dtype_name(expected.dtype)}, found {dtype_name(found.dtype)}")
     if found.shape != expected.shape:
         return Compared(Verdict.FAILED, f"shape: expected {list(expected.shape)}, found {list(found.shape)}")
     compared = compare_values(case, found, expected, wide)

@@ -25,6 +25,9 @@ _STYLES = {
 }
 
 
+_WORST = (Verdict.FAILED, Verdict.BASIC, Verdict.REFUSED, Verdict.UNTESTED)
+
+
 class Watcher:
     """Shows the progress of a run, and each failure when it happens."""
 
@@ -39,7 +42,9 @@ class Watcher:
         self._progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._progress.stop()
 
     def row(self, row: Row) -> None:
@@ -92,7 +97,8 @@ def _all(rows: Iterable[Row]) -> Table:
 
 def _timings(rows: Iterable[Row]) -> Table:
     columns = ("operator", "type", "verdict", "chip us", "CPU us", "times CPU", "GB/s", "GFLOP/s", "case")
-    table = Table(*columns, box=None, pad_edge=False)
+    table = Table(*columns[:-1], box=None, pad_edge=False)
+    table.add_column(columns[-1], no_wrap=True, overflow="ellipsis")
     for row in _ordered(rows):
         if not row.chip_us:
             continue
@@ -105,13 +111,14 @@ def _timings(rows: Iterable[Row]) -> Table:
 
 
 def _print_exceptions(console: Console, rows: Sequence[Row]) -> None:
-    """Print what is neither STRICT nor SUPPORTED, grouped: one line for each operator, verdict and reason."""
-    groups: dict[tuple[str, Verdict, str], list[str]] = {}
+    """Print what is neither STRICT nor SUPPORTED, in groups of one verdict and one reason."""
+    groups: dict[tuple[Verdict, str], dict[str, list[str]]] = {}
     for row in _ordered(rows):
         if row.verdict not in (Verdict.STRICT, Verdict.SUPPORTED):
-            groups.setdefault((row.op, row.verdict, row.reason), []).append(row.dtype)
-    table = Table("operator", "verdict", "types", "reason", box=None, pad_edge=False)
-    for (op, verdict, reason), dtypes in groups.items():
-        table.add_row(overload_name(op), f"[{_STYLES[verdict]}]{verdict.value}[/]", " ".join(dtypes), escape(reason))
+            groups.setdefault((row.verdict, row.reason), {}).setdefault(row.op, []).append(row.dtype)
+    table = Table("verdict", "reason", "operators", box=None, pad_edge=False)
+    for (verdict, reason), ops in sorted(groups.items(), key=lambda item: _WORST.index(item[0][0])):
+        names = ", ".join(f"{overload_name(op)} ({' '.join(dtypes)})" for op, dtypes in ops.items())
+        table.add_row(f"[{_STYLES[verdict]}]{verdict.value}[/]", escape(reason), escape(names))
     if groups:
         console.print(table)

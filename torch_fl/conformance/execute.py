@@ -157,6 +157,7 @@ def as_list(outputs: Any) -> list[Any]:
 
 def copy_with_strides(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
     """Copy a tensor and what lies between its elements."""
+    tensor = tensor.resolve_conj().resolve_neg()
     if tensor.is_contiguous() or not tensor.numel():
         return tensor.detach().clone().to(device)
     extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -191,7 +192,8 @@ def on_cpu_strided(case: Case, plain: Answer) -> Answer | None:
 def widened(case: Case) -> Case:
     """Return the case in the widest floating-point type."""
     args, kwargs = map_tensors(
-        (case.args, case.kwargs), lambda tensor: copy_with_strides(tensor, "cpu").to(_WIDER.get(tensor.dtype, tensor.dtype))
+        (case.args, case.kwargs),
+        lambda tensor: copy_with_strides(tensor, "cpu").to(_WIDER.get(tensor.dtype, tensor.dtype)),
     )
     change = lambda value: _WIDER.get(value, value) if isinstance(value, torch.dtype) else value  # noqa: E731
     return dataclasses.replace(case, args=_replace(args, change), kwargs=_replace(kwargs, change))
@@ -215,14 +217,7 @@ def _replace(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 def _on_host(values: Sequence[Any]) -> list[Any]:
     """Copies of tensors on the CPU, with their strides."""
-    return [_fetched(value) if isinstance(value, torch.Tensor) else value for value in values]
-
-
-def _fetched(tensor: torch.Tensor) -> torch.Tensor:
-    host = tensor.detach().cpu()
-    if not tensor.numel() or host.stride() == tensor.stride():
-        return host
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(host)
+    return [copy_with_strides(value, "cpu") if isinstance(value, torch.Tensor) else value for value in values]
 
 
 def _compare(case: Case, expected: Answer, answer: Answer) -> Finding:

@@ -207,7 +207,7 @@ class Pool:
             return False, case
         while (message := process.receive(self._settings.timeout)) is not None:
             if "begin" in message:
-                case = message["begin"][2]
+                case = message["begin"]
             elif "row" in message:
                 row, case = Row.from_dict(message["row"]), None
                 left.remove(row.dtype)

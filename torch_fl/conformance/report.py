@@ -16,9 +16,7 @@ from typing import Any
 from torch_fl.conformance.verdict import Row, Verdict
 
 FORMAT = "torch-fl conformance report 1"
-CSV_COLUMNS = (
-    "op dtype mode verdict reason case cases routes nmse bound chip_us cpu_us gb_per_s gflop_per_s".split()
-)
+CSV_COLUMNS = "op dtype mode verdict reason case cases routes nmse bound chip_us cpu_us gb_per_s gflop_per_s".split()
 
 
 def canonical(content: Any) -> bytes:

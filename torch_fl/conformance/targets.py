@@ -15,6 +15,7 @@ from torch_fl.conformance.operators import OPERATORS
 ROUTES = ("kernel", "portable", "override", "decomposed", "host")
 DEFAULT_ROUTES = ("kernel", "portable", "override")
 QUICK_DTYPES = ("float32", "float16", "int64", "bool", "complex64")
+GRAD_DTYPES = ("float32", "float64")
 OPINFO = "opinfo:"
 
 
@@ -70,6 +71,8 @@ def _target(name: str, claimed: set[str] | None, selection: Selection) -> Target
     if operator is None:
         return Target(name, [], {"-": "the kit has no case for it"})
     known = [dtype_name(dtype) for dtype in operator.dtypes]
+    if selection.mode == "grad":
+        known = [name for name in known if name in GRAD_DTYPES]
     if claimed is not None and ANY not in claimed and selection.mode != "support":
         known = [name for name in known if name in claimed]
     wanted = selection.dtypes or (QUICK_DTYPES if selection.quick else ())

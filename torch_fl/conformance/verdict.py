@@ -67,7 +67,8 @@ _WORST_FIRST = (Verdict.FAILED, Verdict.REFUSED, Verdict.BASIC, Verdict.STRICT, 
 def summarize(op: str, dtype: str, mode: str, findings: Iterable[Finding]) -> Row:
     """Return the verdict that the worst of the cases decides. Cases on other routes count for nothing."""
     everything = list(findings)
-    row = Row(op, dtype, mode, Verdict.UNTESTED, reason="the CPU refuses every case")
+    nothing = "the CPU has no gradient for it" if mode == "grad" else "the CPU refuses every case"
+    row = Row(op, dtype, mode, Verdict.UNTESTED, reason=nothing)
     for finding in everything:
         if finding.route:
             row.routes[finding.route] = row.routes.get(finding.route, 0) + 1

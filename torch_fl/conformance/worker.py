@@ -43,6 +43,10 @@ class Channel:
         self._stream.write(json.dumps(message) + "\n")
         self._stream.flush()
 
+    def begin(self, case: str) -> None:
+        """Say what comes next."""
+        self.send(begin=case)
+
 
 class Worker:
     """Checks operators on one chip."""
@@ -59,7 +63,7 @@ class Worker:
     def check(self, op: str, dtypes: list[str]) -> None:
         """Check an operator in some types; send a row for each."""
         for dtype in dtypes:
-            self.channel.send(begin=[op, dtype, ""])
+            self.channel.begin("")
             self.channel.send(row=self._row(op, dtype).as_dict())
             if _load.core().devices()[self.index]["lost"]:
                 sys.exit(LOST)
@@ -74,9 +78,7 @@ class Worker:
         if op.startswith(OPINFO):
             from torch_fl.conformance.opinfo import findings
 
-            for case in findings(op, dtype, self.executor, self.settings["quick"]):
-                self.channel.send(begin=[op, dtype, case.case])
-                yield case
+            yield from findings(op, dtype, self.executor, self.settings["quick"], self.channel.begin)
             return
         check = {"test": self._test, "grad": self._grad, "support": self._support}[self.settings["mode"]]
         for i, case in enumerate(self._cases(op, dtype)):
@@ -93,7 +95,7 @@ class Worker:
             yield self._begun(case)
 
     def _begun(self, case: Case) -> Case:
-        self.channel.send(begin=[case.op, "", str(case)])
+        self.channel.begin(str(case))
         return case
 
     def _test(self, case: Case, number: int) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ def _big(s: Sampler) -> Iterator[Call]:
 
 def _flops(args: Call) -> float:
     query, key = args[0], args[1]
-    return 4.0 * query.numel() * int(key.shape[-2])
+    return 4.0 * int(query.numel()) * int(key.shape[-2])
 
 
 add("_scaled_dot_product_flash_attention_for_cpu", _attention, FLOATS, _big, _flops, roundings=8)

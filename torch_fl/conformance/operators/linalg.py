@@ -109,7 +109,10 @@ def _rebuilt_by_columns(args: Any, outputs: list[Any]) -> list[Any]:
 def _rebuilt_general(args: Any, outputs: list[Any]) -> list[Any]:
     """Of a general matrix: that each vector is stretched by its value."""
     values, vectors = outputs
-    return [args[0].to(vectors.dtype) @ vectors - vectors * values.unsqueeze(-2) + 1, torch.linalg.vector_norm(vectors, dim=-2)]
+    return [
+        args[0].to(vectors.dtype) @ vectors - vectors * values.unsqueeze(-2) + 1,
+        torch.linalg.vector_norm(vectors, dim=-2),
+    ]
 
 
 def _rebuilt_from_singular(args: Any, outputs: list[Any]) -> list[Any]:

@@ -18,9 +18,13 @@ def _pairs(*rest: Any, low: float = -3.0, high: float = 3.0) -> Generator:
     def generate(s: Sampler) -> Iterator[Call]:
         for reduction in (1, 0, 2):
             shape = (5, 7)
-            yield s.tensor(*shape, low=low, high=high), s.tensor(*shape, low=low, high=high), reduction, *rest, {
-                "terms": 35
-            }
+            yield (
+                s.tensor(*shape, low=low, high=high),
+                s.tensor(*shape, low=low, high=high),
+                reduction,
+                *rest,
+                {"terms": 35},
+            )
 
     return generate
 

@@ -59,7 +59,7 @@ def _dot(s: Sampler) -> Iterator[Call]:
 
 def _flops(args: Call) -> float:
     a, b = args[-2:]
-    return 2.0 * a.numel() * (b.shape[-1] if b.dim() > 1 else 1)
+    return 2.0 * int(a.numel()) * (int(b.shape[-1]) if b.dim() > 1 else 1)
 
 
 _big_mm = lambda s: iter([(s.tensor(512, 512), s.tensor(512, 512))])  # noqa: E731
@@ -112,7 +112,7 @@ def _big_convolution(s: Sampler) -> Iterator[Call]:
 
 def _convolution_flops(args: Call) -> float:
     x, w, groups = args[0], args[1], args[8]
-    return 2.0 * x.shape[0] * x[0, 0].numel() * w.numel() if groups == 1 else 0.0
+    return 2.0 * int(x.shape[0]) * int(x[0, 0].numel()) * int(w.numel()) if groups == 1 else 0.0
 
 
 add("convolution", _convolution, REAL, _big_convolution, _convolution_flops)

@@ -30,7 +30,8 @@ def _adam(as_tensor: bool) -> Generator:
     def generate(s: Sampler) -> Iterator[Call]:
         for amsgrad, decay in ((False, 0.0), (True, 0.1)):
             largest = _list(s, 0.1) if amsgrad else []
-            named = dict(beta1=0.9, beta2=0.99, weight_decay=decay, eps=1e-6, amsgrad=amsgrad, maximize=False)
+            named = {"beta1": 0.9, "beta2": 0.99, "weight_decay": decay, "eps": 1e-6}
+            named |= {"amsgrad": amsgrad, "maximize": False}
             state = (_list(s), _list(s), _list(s), _list(s, 0.1), largest, _steps())
             yield (*state, {"lr": _rate(0.01, as_tensor), **named})
 
@@ -40,7 +41,7 @@ def _adam(as_tensor: bool) -> Generator:
 def _sgd(as_tensor: bool) -> Generator:
     def generate(s: Sampler) -> Iterator[Call]:
         for momentum, nesterov in ((0.0, False), (0.9, True)):
-            named = dict(weight_decay=0.1, momentum=momentum, dampening=0.0, nesterov=nesterov)
+            named = {"weight_decay": 0.1, "momentum": momentum, "dampening": 0.0, "nesterov": nesterov}
             buffers = _list(s) if momentum else []
             rate = {"lr": _rate(0.01, as_tensor), "maximize": False, "is_first_step": False}
             yield _list(s), _list(s), buffers, {**named, **rate}
@@ -50,7 +51,7 @@ def _sgd(as_tensor: bool) -> Generator:
 
 def _adagrad(as_tensor: bool) -> Generator:
     def generate(s: Sampler) -> Iterator[Call]:
-        named = dict(lr_decay=0.01, weight_decay=0.1, eps=1e-6, maximize=False)
+        named = {"lr_decay": 0.01, "weight_decay": 0.1, "eps": 1e-6, "maximize": False}
         yield _list(s), _list(s), _list(s, 0.1), _steps(), {"lr": _rate(0.01, as_tensor), **named}
 
     return generate

@@ -124,7 +124,11 @@ add("polygamma", _polygamma, WIDE, roundings=64)
 
 
 def binary(
-    low: float = -3.0, high: float = 3.0, nonzero: bool = False, mixed: bool = True, low2: float | None = None,
+    low: float = -3.0,
+    high: float = 3.0,
+    nonzero: bool = False,
+    mixed: bool = True,
+    low2: float | None = None,
     **named: Any,
 ) -> Generator:
     """Two tensors: equal shapes, broadcast in either direction, a scalar, an expanded one, and mixed types."""
@@ -134,7 +138,9 @@ def binary(
             least = low if low2 is None else low2
             return s.nonzero(*shape) if nonzero else s.tensor(*shape, low=least, high=high)
 
-        first = lambda *shape: s.tensor(*shape, low=low, high=high)  # noqa: E731
+        def first(*shape: int) -> torch.Tensor:
+            return s.tensor(*shape, low=low, high=high)
+
         yield first(5, 7), second(5, 7), dict(named)
         yield first(4, 1, 5), second(3, 1), dict(named)
         yield first(6), second(2, 3, 6), dict(named)
@@ -216,8 +222,7 @@ def _rounding_division(s: Sampler) -> Iterator[Call]:
 
 
 def _alpha(s: Sampler) -> Iterator[Call]:
-    for call in binary()(s):
-        yield call
+    yield from binary()(s)
     yield s.tensor(5, 7), s.tensor(5, 7), {"alpha": 2}
 
 

@@ -31,8 +31,6 @@ def _average_arguments(n: int) -> list[tuple[Any, ...]]:
     ]
 
 
-
-
 def _max(n: int) -> Generator:
     def generate(s: Sampler) -> Iterator[Call]:
         for arguments in _max_arguments(n):

@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-
 from torch_fl.conformance.operators.table import BOOL, REAL, WIDE, Call, Generator, add
 from torch_fl.conformance.sampler import Sampler
 

@@ -77,8 +77,8 @@ def add(
 
     A call may carry ``terms`` and ``exact`` among its keyword arguments, for itself.
     """
-    rules = dict(roundings=roundings, terms=terms, exact=exact, draws=draws, settle=settle)
-    rules.update(ignore=frozenset(ignore), written=frozenset(written))
+    rules: dict[str, Any] = {"roundings": roundings, "terms": terms, "exact": exact, "draws": draws, "settle": settle}
+    rules |= {"ignore": frozenset(ignore), "written": frozenset(written)}
     for name in names.split() if isinstance(names, str) else names:
         full = f"aten::{name}"
         OPERATORS[full] = Operator(full, generate, dtypes, rules, perf, flops)
