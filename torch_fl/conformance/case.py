@@ -27,6 +27,7 @@ class Case:
     ignore: frozenset[int] = frozenset()  # outputs that the operator's definition leaves open
     settle: Settle | None = None
     written: frozenset[str] = frozenset()  # arguments that are changed although the schema does not say so
+    oracle: Callable[..., Any] | None = None  # what the CPU calls, where it lacks the overload
     form: str = "forward"  # or "strided", "transposed", "in-place", "out=", "grad"
     target: str = ""  # the overload to call, where it is not `op`: its in-place or out= sibling
     flops: float = 0.0  # for mode perf

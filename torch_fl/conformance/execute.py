@@ -170,7 +170,7 @@ def on_cpu(case: Case) -> Answer | None:
     args, kwargs = map_tensors((case.args, case.kwargs), lambda tensor: copy_with_strides(tensor, "cpu"))
     torch.manual_seed(3)
     try:
-        return Answer(as_list(case.function(*args, **kwargs)), args, kwargs)
+        return Answer(as_list((case.oracle or case.function)(*args, **kwargs)), args, kwargs)
     except Exception:
         return None
 

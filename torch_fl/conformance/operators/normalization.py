@@ -83,6 +83,17 @@ def _rms_norm_backward(s: Sampler) -> Iterator[Call]:
         yield s.tensor(*x.shape), x, inner, inverse, scale, [True, True], named
 
 
+def _rms_norm_derivative(
+    grad: torch.Tensor, x: torch.Tensor, inner: list[int], inverse: torch.Tensor, scale: torch.Tensor, mask: list[bool]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The CPU has no kernel: in float64, by the definition."""
+    g, normal, scale_ = grad.double(), x.double() * inverse.double(), scale.double()
+    rows = list(range(x.dim() - len(inner), x.dim()))
+    projected = (g * scale_ * normal).mean(rows, keepdim=True)
+    for_input = inverse.double() * (g * scale_ - normal * projected)
+    return for_input.to(x.dtype), (g * normal).sum(list(range(x.dim() - len(inner)))).to(scale.dtype)
+
+
 _big = lambda s: iter([(s.tensor(8, 64, 56, 56), *(s.tensor(64, low=0.5, high=2) for _ in range(4)), True, 0.1, 1e-5)])  # noqa: E731
 _big_rows = lambda s: iter([(s.tensor(1024, 1024), [1024], s.tensor(1024), s.tensor(1024), 1e-5)])  # noqa: E731
 add("native_batch_norm", _batch_norm, FLOATS, _big, roundings=32, written=_RUNNING)
@@ -93,7 +104,7 @@ add("native_layer_norm_backward", _layer_norm_backward, FLOATS, roundings=32)
 add("native_group_norm", _group_norm, FLOATS, roundings=32)
 add("native_group_norm_backward", _group_norm_backward, FLOATS, roundings=32)
 add("_fused_rms_norm", _rms_norm, FLOATS, roundings=32)
-add("_fused_rms_norm_backward", _rms_norm_backward, FLOATS, roundings=32)
+add("_fused_rms_norm_backward", _rms_norm_backward, FLOATS, roundings=32, oracle=_rms_norm_derivative)
 
 _ROWS = (((5, 7), 1), ((5, 7), 0), ((3, 4, 5), 1), ((2, 257), -1))
 

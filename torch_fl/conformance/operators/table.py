@@ -72,13 +72,14 @@ def add(
     ignore: Iterable[int] = (),
     settle: Settle | None = None,
     written: Iterable[str] = (),
+    oracle: Callable[..., Any] | None = None,
 ) -> None:
     """Add overloads that share a generator. Names are given without ``aten::``; the rules are those of `Case`.
 
     A call may carry ``terms`` and ``exact`` among its keyword arguments, for itself.
     """
     rules: dict[str, Any] = {"roundings": roundings, "terms": terms, "exact": exact, "draws": draws, "settle": settle}
-    rules |= {"ignore": frozenset(ignore), "written": frozenset(written)}
+    rules |= {"oracle": oracle, "ignore": frozenset(ignore), "written": frozenset(written)}
     for name in names.split() if isinstance(names, str) else names:
         full = f"aten::{name}"
         OPERATORS[full] = Operator(full, generate, dtypes, rules, perf, flops)
