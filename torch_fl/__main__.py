@@ -1,37 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m torch_fl``: print the devices and what became of every plugin that was found."""
+"""``python -m torch_fl``: the command ``torch-fl``."""
 
-from __future__ import annotations
-
-import argparse
-import sys
-from collections.abc import Iterable
-
-
-def main() -> int:
-    """Print devices and plugins; exit status 1 if the extension does not work, 2 for arguments (there are none)."""
-    text = "Print the devices of all chips, and what became of every plugin that was found."
-    argparse.ArgumentParser(prog="python -m torch_fl", description=text).parse_args()
-    import torch
-
-    from torch_fl import __version__, _load, list_devices, list_plugins
-
-    print(f"torch-fl {__version__}, torch {torch.__version__}, Python {sys.version.split()[0]}")
-    try:
-        _load.initialize()
-    except Exception as error:
-        print(f"inactive: {error}")
-        return 1
-    _print_section("devices", list_devices(), "none")
-    _print_section("plugins", list_plugins(), "none found")
-    return 0
-
-
-def _print_section(title: str, rows: Iterable[object], empty: str) -> None:
-    print(f"\n{title}")
-    for line in [str(row) for row in rows] or [empty]:
-        print(f"  {line}")
-
+from torch_fl.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

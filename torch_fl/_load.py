@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import importlib
 import itertools
+import os
 import sys
 import threading
 import time
@@ -68,9 +69,11 @@ def _autoload() -> None:
 
 def on_import() -> None:
     """Finish ``import torch_fl``: raise on failure, unless PyTorch is importing us (then `_autoload` follows)."""
+    if _is_command():  # it has commands that need no torch, and reports a failure instead of raising it
+        return
     import torch  # may call _autoload
 
-    if not _being_imported(torch) and not _reporting():
+    if not _being_imported(torch):
         initialize()
 
 
@@ -78,10 +81,11 @@ def _being_imported(module: ModuleType) -> bool:
     return bool(getattr(module.__spec__, "_initializing", False))
 
 
-def _reporting() -> bool:
-    """Tell whether this is ``python -m torch_fl``, which reports a failure instead of raising it."""
+def _is_command() -> bool:
+    """Tell whether this is the command ``torch-fl`` or ``python -m torch_fl``."""
     words = sys.orig_argv
-    return "-m" in words and words[words.index("-m") + 1 :][:1] == ["torch_fl"]
+    as_module = "-m" in words and words[words.index("-m") + 1 :][:1] == ["torch_fl"]
+    return as_module or os.path.basename(sys.argv[0] if sys.argv else "") == "torch-fl"
 
 
 def _bring_up() -> None:

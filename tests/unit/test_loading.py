@@ -82,12 +82,12 @@ def test_command_refuses_arguments(words: list[str]) -> None:
     result = subprocess.run([sys.executable, "-m", "torch_fl", *words], capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert result.stdout == ""
-    assert result.stderr.startswith("usage: python -m torch_fl")
+    assert result.stderr.startswith("Usage: python -m torch_fl")
 
 
 def test_command_has_help() -> None:
     result = subprocess.run([sys.executable, "-m", "torch_fl", "--help"], capture_output=True, text=True, check=True)
-    assert result.stdout.startswith("usage: python -m torch_fl")
+    assert result.stdout.startswith("Usage: python -m torch_fl")
     assert "fl:0" not in result.stdout
 
 

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands and their options. What a command does is in a module of its own, imported when it runs."""
+
+from __future__ import annotations
+
+import enum
+import importlib.util
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torch_fl.cli.errors import CommandError
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class Kind(str, enum.Enum):
+    """Ways in for a chip."""
+
+    yaml = "yaml"
+    c = "c"
+    compiler = "compiler"
+    python = "python"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from torch_fl import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def overview(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Chips behind PyTorch's device fl. Without a command: print the devices, and what became of every plugin."""
+    if context.invoked_subcommand is None:
+        from torch_fl.cli import overview
+
+        raise typer.Exit(overview.main())
+
+
+@app.command()
+def devices(json: Json = False) -> None:
+    """List the devices of all chips."""
+    from torch_fl.cli import devices
+
+    devices.main(json)
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
+    """Look for what is wrong: versions, plugins, environment, settings, cache. Exit status 1 if something is."""
+    from torch_fl.cli import doctor
+
+    raise typer.Exit(doctor.main(json))
+
+
+@app.command()
+def ops(
+    chip: Annotated[str | None, typer.Option(help="Only this chip.")] = None,
+    filter: Annotated[str | None, typer.Option(help="Only operators whose name contains this.")] = None,
+    missing: Annotated[
+        Path | None, typer.Option(metavar="MODEL.py", help="Run a script, and list the operators that left the chip.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List the operators that each chip has, by route; or those that a script misses."""
+    from torch_fl.cli import ops
+
+    if missing is not None:
+        raise typer.Exit(ops.missing(missing, chip, filter, json))
+    ops.main(chip, filter, json)
+
+
+@app.command()
+def validate(files: Annotated[list[Path], typer.Argument(metavar="FILE...")], json: Json = False) -> None:
+    """Check descriptors. Exit status 1 if one has mistakes."""
+    from torch_fl.cli import descriptors
+
+    raise typer.Exit(descriptors.validate(files, json))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of descriptors, for editors."""
+    from torch_fl.cli import descriptors
+
+    descriptors.print_schema()
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="The chip's name.")],
+    kind: Annotated[Kind, typer.Option(help="What the chip joins through.")] = Kind.c,
+    path: Annotated[
+        Path | None, typer.Option(help="The folder to make; default: torch-fl-backend-NAME.", show_default=False)
+    ] = None,
+) -> None:
+    """Write a plugin project, which builds, tests and installs as torch-fl-backend-NAME."""
+    from torch_fl.cli import naming, project
+
+    names = naming.checked(name)
+    folder = path or Path(names.distribution)
+    for file in project.create(names, kind.value, folder):
+        print(file)
+    print(f"\nNext: torch-fl build {folder}")
+
+
+@app.command()
+def build(
+    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Default: the project here.")] = None,
+) -> None:
+    """Compile a plugin project; the library lands beside its package."""
+    from torch_fl.cli import build
+
+    project = build.find(folder)
+    plugins = build.build(project)
+    for plugin in plugins:
+        print(plugin)
+    print("\nTo use it without installing:")
+    print(f"  export TORCH_FL_ADD_PLUGIN_PATH={project.package_folder.resolve()}")
+    print(f"  torch-fl check {project.chip} --path {project.folder}")
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    add_help_option=False,
+)
+def check(context: typer.Context) -> None:
+    """Run the conformance kit on a chip. --path DIR: the chip of the project in DIR, built but not installed."""
+    from torch_fl.cli import developing
+
+    words = developing.prepare(context.args)
+    if importlib.util.find_spec("torch_fl.conformance") is None:
+        raise CommandError("this installation has no conformance kit (torch_fl.conformance)", status=2)
+    from torch_fl.conformance.cli import app as conformance
+
+    conformance(args=words, prog_name="torch-fl check")
+
+
+@app.command()
+def include() -> None:
+    """Print the folder of torch_fl/fl_plugin.h, for compilers."""
+    from torch_fl.cli import build
+
+    print(build.include_folder())
