@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from torch_fl import _load
 from torch_fl._load import _autoload as _autoload
+from torch_fl.configuration.settings import config, config_sources, get_config, set_config
 from torch_fl.routing.errors import ConfigError, UnsupportedOpError
-from torch_fl.routing.settings import config, get_config, set_config
 
 if TYPE_CHECKING:
     from torch_fl.chips.python_backend import MemoryAllocator, TensorView, register_backend
     from torch_fl.chips.records import DeviceRecord, PluginRecord, list_devices, list_plugins
     from torch_fl.device.names import alias_cuda, unalias_cuda
+    from torch_fl.configuration.auto import auto
+    from torch_fl.configuration.devices import exclude_device, set_default_device, set_preferred_device
+    from torch_fl.configuration.precision import set_precision
     from torch_fl.routing.call_log import CallLog, CallRecord, record_calls
     from torch_fl.routing.counters import (
         AdapterStats,
@@ -51,10 +54,13 @@ __all__ = [
     "UnsupportedOpError",
     "adapter_stats",
     "alias_cuda",
+    "auto",
     "clear_dispatch_cache",
     "config",
+    "config_sources",
     "counters",
     "explain",
+    "exclude_device",
     "get_config",
     "list_devices",
     "list_plugins",
@@ -65,6 +71,9 @@ __all__ = [
     "registered_ops_summary",
     "reset_counters",
     "set_config",
+    "set_default_device",
+    "set_precision",
+    "set_preferred_device",
     "timing",
     "unalias_cuda",
 ]
@@ -74,6 +83,9 @@ _LATER = {
     "torch_fl.chips.python_backend": ("MemoryAllocator", "TensorView", "register_backend"),
     "torch_fl.chips.records": ("DeviceRecord", "PluginRecord", "list_devices", "list_plugins"),
     "torch_fl.device.names": ("alias_cuda", "unalias_cuda"),
+    "torch_fl.configuration.auto": ("auto",),
+    "torch_fl.configuration.devices": ("exclude_device", "set_default_device", "set_preferred_device"),
+    "torch_fl.configuration.precision": ("set_precision",),
     "torch_fl.routing.call_log": ("CallLog", "CallRecord", "record_calls"),
     "torch_fl.routing.counters": (
         *("AdapterStats", "CallCount", "Counters"),

@@ -99,7 +99,7 @@ def _bring_up() -> None:
 
     from torch_fl import _dlpack, _fake, device
     from torch_fl.chips import discovery
-    from torch_fl.routing import settings
+    from torch_fl.configuration import settings
     from torch_fl.routing.errors import UnsupportedOpError
 
     backend_registration.rename_privateuse1_backend(DEVICE_TYPE)
@@ -110,6 +110,7 @@ def _bring_up() -> None:
     core_module.set_unsupported_error(UnsupportedOpError)
     settings.start(core_module)
     _load_chips(core_module, discovery)
+    settings.chips_loaded(core_module)
     core_module.enable_chip_kernels()
     _name_devices(core_module)
     atexit.register(core_module.shutdown)

@@ -21,6 +21,7 @@
 #include "bins.h"
 #include "internal.h"
 #include "lock.h"
+#include "settings.h"
 
 namespace torch_fl::runtime {
 namespace {
@@ -270,6 +271,11 @@ fl_address Allocator::Impl::raw_alloc(uint64_t bytes) {
   if (fraction < 1.0 && reserved + static_cast<double>(bytes) > fraction * static_cast<double>(total)) {
     chip_said = "this process may use " + format_bytes(static_cast<uint64_t>(fraction * static_cast<double>(total))) +
                 " of it (its memory_fraction)";
+    return 0;
+  }
+  const uint64_t limit = settings.pool_bytes.load(std::memory_order_relaxed);
+  if (limit != 0 && static_cast<uint64_t>(stats.reserved_bytes.current) + bytes > limit) {
+    chip_said = "the setting memory_pool_size lets torch-fl hold " + format_bytes(limit) + " of it";
     return 0;
   }
   fl_address address = 0;

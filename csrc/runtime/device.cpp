@@ -8,6 +8,7 @@
 
 #include "internal.h"
 #include "lock.h"
+#include "settings.h"
 #include "streams.h"
 
 namespace torch_fl::runtime {
@@ -43,6 +44,10 @@ Device::~Device() = default;
 fl_device Device::open() {
   fl_status status = FL_OK;
   if (bad_fork.load(std::memory_order_acquire)) refuse();
+  if ((settings.excluded_devices.load(std::memory_order_relaxed) >> index & 1) != 0) {
+    throw Error(FL_INVALID_ARGUMENT, chip.name + " device fl:" + std::to_string(index) +
+                                         " is excluded: the setting exclude_devices names it or its chip");
+  }
   {
     const Lock lock(mutex_);
     if (ready_.load(std::memory_order_relaxed)) return handle_;
@@ -114,13 +119,16 @@ void Device::copy(StreamId id, fl_address dst, fl_address src, uint64_t bytes, f
   if (bytes == 0) return;
   const fl_device device = handle();
   check(chip.memory.copy(device, stream(id), dst, src, bytes, kind), "copying memory");
+  if (!settings.async_execution.load(std::memory_order_relaxed)) synchronize_stream(id);
 }
 
 void Device::fill(StreamId id, fl_address dst, const void* pattern, uint32_t pattern_bytes, uint64_t count) {
   if (count == 0) return;
   const fl_device device = handle();
   if (can_fill()) {
-    return check(chip.memory.fill(device, stream(id), dst, pattern, pattern_bytes, count), "filling memory");
+    check(chip.memory.fill(device, stream(id), dst, pattern, pattern_bytes, count), "filling memory");
+    if (!settings.async_execution.load(std::memory_order_relaxed)) synchronize_stream(id);
+    return;
   }
   // Without a fill of its own the chip copies from a piece of pinned memory that holds the pattern many times.
   const uint64_t total = count * pattern_bytes;

@@ -54,7 +54,7 @@ class Device {
 
   Chip& chip;
   const int32_t local_index;  ///< within its chip
-  const int32_t index;        ///< global: fl:<index>
+  int32_t index;              ///< global: fl:<index>; settled once all chips are loaded; -1: hidden
   const fl_device_properties properties;
   const bool host_coherent;
   const bool unified;
@@ -164,6 +164,9 @@ class Registry {
   /// A candidate that got no further than this.
   void skip(const Candidate& candidate, const std::string& reason);
   const std::vector<PluginReport>& reports() const;
+  /// After loading, before any device is used: fl:i becomes the device that was order[i]; others cannot be reached any
+  /// more, and the reports of chips that lose all of theirs say `why`.
+  void renumber(const std::vector<int32_t>& order, const std::string& why);
   int32_t device_count() const noexcept { return count_.load(std::memory_order_acquire); }
   /// Throws Error(FL_INVALID_ARGUMENT) "invalid device index 7: there are 2 fl devices (fl:0 to fl:1)".
   Device& device(int32_t index);
@@ -183,9 +186,10 @@ class Registry {
   void report(const Candidate& candidate, Load&& load);
   void add_reported(LoadedPlugin plugin, PluginReport& report);
   void load_folder(const Candidate& candidate);
+  void hide_chips(const std::string& why);
   void add(std::unique_ptr<Chip> chip, const std::vector<fl_device_properties>& devices);
   static void after_fork_in_child() noexcept;
-  std::vector<std::unique_ptr<Chip>> chips_;
+  std::vector<std::unique_ptr<Chip>> chips_, hidden_;
   std::vector<PluginReport> reports_;
   std::set<std::pair<uint64_t, uint64_t>> loaded_files_;  ///< device and inode
   Device* table_[64] = {};

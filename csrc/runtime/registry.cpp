@@ -176,6 +176,38 @@ void Registry::add(std::unique_ptr<Chip> chip, const std::vector<fl_device_prope
   count_.store(first + added, std::memory_order_release);
 }
 
+void Registry::renumber(const std::vector<int32_t>& order, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  std::vector<Device*> chosen;
+  for (const int32_t index : order) chosen.push_back(&device(index));
+  for (const auto& chip : chips_) {
+    for (const auto& device : chip->devices) {
+      if (device->opened()) throw Error(FL_INVALID_ARGUMENT, "the devices cannot be renumbered: one is in use");
+      device->index = -1;
+    }
+  }
+  std::fill(std::begin(table_), std::end(table_), nullptr);
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    table_[i] = chosen[i];
+    table_[i]->index = static_cast<int32_t>(i);
+  }
+  count_.store(static_cast<int32_t>(chosen.size()), std::memory_order_release);
+  hide_chips(why);
+}
+
+/// Of what a hidden chip's plugin knows, threads of its own may still hold something: it stays in memory.
+void Registry::hide_chips(const std::string& why) {
+  for (auto& chip : chips_) {
+    const auto visible = [](const auto& device) { return device->index >= 0; };
+    if (std::any_of(chip->devices.begin(), chip->devices.end(), visible)) continue;
+    for (PluginReport& report : reports_) {
+      if (report.chip == chip->name) report.reason = why;
+    }
+    hidden_.push_back(std::move(chip));
+  }
+  std::erase(chips_, nullptr);
+}
+
 const std::vector<PluginReport>& Registry::reports() const { return reports_; }
 
 Device& Registry::device(int32_t index) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events, and which of them the calling thread uses. A chip without a stream table is synchronous: its streams
 // are names only, and its events are complete as soon as they are recorded.
+#include "settings.h"
 #include "streams.h"
 
 #include <chrono>
@@ -11,7 +12,7 @@
 namespace torch_fl::runtime {
 namespace {
 
-thread_local constinit int32_t thread_device = 0;
+thread_local constinit int32_t thread_device = -1;  // none chosen
 thread_local constinit std::array<StreamId, kMaxDevices> thread_streams{};
 
 /// An event of a synchronous chip: the moment of its record.
@@ -170,7 +171,9 @@ int64_t Device::event_elapsed_ns(fl_event start, fl_event end) {
   return nanoseconds;
 }
 
-int32_t current_device() noexcept { return thread_device; }
+int32_t current_device() noexcept {
+  return thread_device >= 0 ? thread_device : settings.default_device.load(std::memory_order_relaxed);
+}
 void set_current_device(int32_t index) noexcept { thread_device = index; }
 
 StreamId current_stream(int32_t device) noexcept {

@@ -26,6 +26,7 @@ namespace torch_fl::glue {
 void bind_router(py::module_& module);
 void bind_descriptions(py::module_& module);  // describe.cpp
 void bind_python_chips(py::module_& module);
+void bind_settings(py::module_& module);
 
 namespace {
 
@@ -206,4 +207,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   torch_fl::glue::bind_router(m);
   torch_fl::glue::bind_descriptions(m);
   torch_fl::glue::bind_python_chips(m);
+  torch_fl::glue::bind_settings(m);
 }

@@ -9,6 +9,7 @@
 #include "device_allocator.h"
 #include "random_ops.h"
 #include "runtime/scratch.h"
+#include "runtime/settings.h"
 #include "scalars.h"
 #include "unsupported.h"
 
@@ -333,6 +334,15 @@ fl_status launch(Plan& plan, const fl_call& c) {
   return plan.kernel->run(&c);
 }
 
+/// Errors of a kernel surface where something next waits for the device. Here that is its own call, which is named.
+void await(const Call& call, runtime::Device& device, runtime::StreamId stream) {
+  try {
+    device.synchronize_stream(stream);
+  } catch (const runtime::Error& error) {
+    throw runtime::Error(error.status(), describe_call(call) + ": " + error.what());
+  }
+}
+
 }  // namespace
 
 bool kernel_supports(Call& call, Plan& plan, const runtime::OpRules* rules, std::string* reason) {
@@ -382,6 +392,7 @@ bool execute(Call& call, Plan& plan, at::Tensor* outs, std::string* declined) {
     return false;
   }
   if (C10_UNLIKELY(status != FL_OK)) device.fail(status, describe_call(call).c_str());
+  if (C10_UNLIKELY(!runtime::settings.async_execution.load(std::memory_order_relaxed))) await(call, device, stream);
   if (!plan.simple) frame.finish_outputs(outs);
   if (start != 0) {
     device.synchronize_stream(stream);

@@ -17,6 +17,7 @@
 #include "execute.h"
 #include "python_chip.h"
 #include "relabelled.h"
+#include "settings.h"
 
 namespace torch_fl::glue {
 
@@ -52,10 +53,13 @@ c10::SmallVector<Candidate, 2> candidates(const runtime::Chip& chip, const Entry
     if (row == nullptr && entry.kernel_name != entry.name) row = find_row(rows, entry.kernel_name);
     if (row != nullptr) found.push_back({row, route});
   };
-  add(chip.kernels, Route::Kernel);
-  add(chip.portable, Route::Portable);
-  if (const fl_kernel* row = found.empty() ? python_row(chip, entry) : nullptr) found.push_back({row, Route::Kernel});
-  add(chip.overrides, Route::Override);
+  const Route first = first_route(entry);
+  if (first <= Route::Kernel) add(chip.kernels, Route::Kernel);
+  if (first <= Route::Portable) add(chip.portable, Route::Portable);
+  if (found.size() == 2 && portable_first()) std::swap(found[0], found[1]);
+  const bool asks_python = found.empty() && first <= Route::Kernel;
+  if (const fl_kernel* row = asks_python ? python_row(chip, entry) : nullptr) found.push_back({row, Route::Kernel});
+  if (first <= Route::Override) add(chip.overrides, Route::Override);
   return found;
 }
 
@@ -696,7 +700,7 @@ bool runs_whole(const Call& call) {
 std::string refused_text(const std::string& before, Route route, const std::string& refusal) {
   switch (route) {
     case Route::Kernel:
-      return refusal;
+      return portable_first() ? before + "; the chip's kernel: " + refusal : refusal;
     case Route::Portable:
       return before + "; the portable kernel: " + refusal;
     default:
@@ -722,6 +726,7 @@ class Routes {
  public:
   Routes(Call& call, Signature& signature, const PlanRequest& request)
       : call_(call), signature_(signature), request_(request), reason_(request.reason) {
+    if (reason_.empty()) reason_ = forced_reason(call.device->chip, call.entry);
     if (reason_.empty()) reason_ = "the chip has no kernel for " + call.entry.kernel_name;
   }
 
@@ -748,6 +753,8 @@ class Routes {
     return static_cast<int>(std::find(std::begin(kOrder), std::end(kOrder), route) - std::begin(kOrder));
   }
   bool allowed(Route route) const {
+    if (route > Route::Portable && route != Route::Composite && route < first_route(call_.entry)) return false;
+    if (route == Route::Composite && forced_to_host(call_.entry)) return false;
     if (request_.kernels_only && route != Route::Kernel && route != Route::Portable && route != Route::Composite) {
       return false;
     }

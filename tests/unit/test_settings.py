@@ -3,32 +3,43 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import torch_fl
 from torch_fl import _load
-from torch_fl.routing import settings
+from torch_fl.configuration import environment, file, settings
+from torch_fl.configuration.table import SETTINGS
 
 
 class Recorder:
     """Takes the calls that the extension would get."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, str]] = []
+        self.calls: list[tuple[Any, ...]] = []  # of set_policy without its name, since most are
 
-    def set_policy(self, op: str, policy: str) -> None:
-        self.calls.append((op, policy))
+    def __getattr__(self, name: str) -> Any:
+        named = () if name == "set_policy" else (name,)
+        return lambda *values: self.calls.append((*named, *values))
 
 
 @pytest.fixture
-def core(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+def core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Recorder:
     recorder = Recorder()
     monkeypatch.setattr(_load, "core", lambda: recorder)
-    monkeypatch.setattr(settings, "_default", "allow")
-    monkeypatch.setattr(settings, "_by_op", {})
+    monkeypatch.setattr(settings, "_values", {})
+    monkeypatch.setattr(settings, "_sources", {})
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for variable in environment.known() - {"TORCH_FL_PLUGIN_PATH"}:
+        monkeypatch.delenv(variable, raising=False)
     return recorder
+
+
+def given() -> dict[str, Any]:
+    """The settings that somebody set."""
+    return {key: value for key, value in torch_fl.get_config().items() if torch_fl.config_sources()[key] != "default"}
 
 
 def test_default_policy(core: Recorder) -> None:
@@ -58,7 +69,8 @@ def test_policy_of_one_operator(core: Recorder, spelling: str) -> None:
 
 def test_all_settings(core: Recorder) -> None:
     torch_fl.set_config("fallback", {"sort": "deny"})
-    assert torch_fl.get_config() == {"fallback": "allow", "fallback.aten::sort": "deny"}
+    assert given() == {"fallback.aten::sort": "deny"}
+    assert set(torch_fl.get_config()) - {"fallback.aten::sort"} == {key for key in SETTINGS if key != "route"}
 
 
 def test_context_manager_restores_everything(core: Recorder) -> None:
@@ -66,7 +78,7 @@ def test_context_manager_restores_everything(core: Recorder) -> None:
     with torch_fl.config(fallback="deny"):
         torch_fl.set_config("fallback", {"aten::sort": "deny", "aten::topk": "allow"})
         assert torch_fl.get_config("fallback") == "deny"
-    assert torch_fl.get_config() == {"fallback": "allow", "fallback.aten::sort": "warn"}
+    assert given() == {"fallback.aten::sort": "warn"}
 
 
 def test_context_manager_restores_after_an_error(core: Recorder) -> None:
@@ -82,14 +94,14 @@ def test_context_manager_restores_after_an_error(core: Recorder) -> None:
         ("nonsense.aten::add", "deny", "no setting 'nonsense.aten::add'"),
         ("fallback", "alow", "'alow' is not one of allow, warn, deny; did you mean 'allow'"),
         ("fallback", None, "None is not one of allow, warn, deny"),
-        ("fallback", {"aten::sort": "never"}, "fallback.aten::sort: 'never' is not one of"),
+        ("fallback", {"aten::sort": "never"}, "fallback.aten::sort: 'never' is neither None nor one of"),
         ("fallback", {"aten::sortt": "deny"}, "no operator 'aten::sortt'; did you mean 'aten::sort'"),
         ("fallback.aten::add.Tensr", "deny", "aten::add has no overload 'Tensr'; did you mean 'Tensor'"),
         (3, "deny", "no setting 3"),
         (
             "fallback.",
             "deny",
-            "no setting 'fallback.'; did you mean 'fallback'? (settings: fallback, fallback.<operator>)",
+            "no setting 'fallback.'; did you mean 'fallback'? (settings: log_level, fallback, ",
         ),
         ("fallback. \t", "deny", "no setting 'fallback. \\t'"),
         (".fallback", "deny", "no setting '.fallback'; did you mean 'fallback'"),
@@ -142,7 +154,7 @@ def test_a_mistake_in_a_mapping_changes_nothing(core: Recorder) -> None:
 def test_environment(core: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_FL_FALLBACK", " warn, aten::sort=deny,topk = allow,")
     settings.start(core)
-    assert torch_fl.get_config() == {
+    assert given() == {
         "fallback": "warn",
         "fallback.aten::sort": "deny",
         "fallback.aten::topk": "allow",
@@ -165,24 +177,25 @@ def test_environment(core: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
         ("aten::sort=", " for aten::sort: '' is not one of allow, warn, deny"),
         (",", "=',': nothing before a comma"),
         ("deny,,aten::sort=allow", "='deny,,aten::sort=allow': nothing before a comma"),
-        ("=deny", ": '=deny' names no operator, expected <operator>=<policy>"),
-        ("deny,warn", "='deny,warn': two policies for all operators, 'deny' and 'warn'; keep one"),
+        ("=deny", ": '=deny' names no operator, expected <operator>=<value>"),
+        ("deny,warn", "='deny,warn': two values for all operators, 'deny' and 'warn'; keep one"),
         (
             "sort=deny,aten::sort=warn",
-            "='sort=deny,aten::sort=warn': two policies for operator 'aten::sort', 'deny' and 'warn'",
+            "='sort=deny,aten::sort=warn': two values for operator 'aten::sort', 'deny' and 'warn'",
         ),
     ],
 )
 def test_mistakes_in_the_environment_are_explained(text: str, message: str) -> None:
     with pytest.raises(torch_fl.ConfigError) as error:
-        settings.parse_environment(text)
+        environment.parse(SETTINGS["fallback"], text, "TORCH_FL_FALLBACK")
     assert f"TORCH_FL_FALLBACK{message}" in str(error.value)
 
 
 def test_operators_of_libraries_that_come_later_cannot_be_checked() -> None:
-    assert settings.parse_environment("mylib::op.out=deny") == (None, {"mylib::op.out": "deny"})
+    values = environment.parse(SETTINGS["fallback"], "mylib::op.out=deny", "TORCH_FL_FALLBACK")
+    assert values == {"fallback.mylib::op.out": "deny"}
 
 
 @pytest.mark.parametrize("text", ["", " "])
 def test_an_empty_environment_says_nothing(text: str) -> None:
-    assert settings.parse_environment(text) == (None, {})
+    assert environment.parse(SETTINGS["fallback"], text, "TORCH_FL_FALLBACK") == {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``torch-fl``, which ``python -m torch_fl`` is too. Neither torch nor a chip is loaded until one is needed."""
+"""The command ``torch-fl``, also ``python -m torch_fl``. Neither torch nor a chip is loaded until one is needed."""
 
 from __future__ import annotations
 

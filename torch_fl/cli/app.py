@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import enum
+import importlib
 import importlib.util
 from pathlib import Path
 from typing import Annotated
@@ -147,8 +148,7 @@ def check(context: typer.Context) -> None:
     words = developing.prepare(context.args)
     if importlib.util.find_spec("torch_fl.conformance") is None:
         raise CommandError("this installation has no conformance kit (torch_fl.conformance)", status=2)
-    from torch_fl.conformance.cli import app as conformance
-
+    conformance = importlib.import_module("torch_fl.conformance.cli").app
     conformance(args=words, prog_name="torch-fl check")
 
 

@@ -14,7 +14,11 @@ from pathlib import Path
 from torch_fl.cli.errors import CommandError
 
 GROUP = "torch_fl.plugins"
-_ENTRY = re.compile(rf"^\[project\.entry-points\.[\"']?{re.escape(GROUP)}[\"']?\]\s*\n(?:\s*#.*\n)*\s*([\w.-]+)\s*=\s*[\"']([\w.]+)", re.M)
+_ENTRY = re.compile(
+    rf"""^\[project\.entry-points\.["']?{re.escape(GROUP)}["']?\]\s*\n(?:\s*\#.*\n)*"""
+    r"""\s*(?P<chip>[\w.-]+)\s*=\s*["'](?P<package>[\w.]+)""",
+    re.M,
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ def read(folder: Path) -> Project | None:
     except (OSError, UnicodeDecodeError):
         return None
     match = _ENTRY.search(text)
-    return None if match is None else Project(folder, match[1], match[2].partition(":")[0])
+    return None if match is None else Project(folder, match["chip"], match["package"])
 
 
 def projects_below(folder: Path) -> list[Project]:

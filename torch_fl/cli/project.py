@@ -48,7 +48,11 @@ def render(names: Names, kind: str) -> dict[str, str]:
     files = {_target(file, names): file for layer in LAYERS[kind] for file in _files(TEMPLATES / layer)}
     loader = jinja2.FileSystemLoader(TEMPLATES)
     environment = jinja2.Environment(
-        loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True
+        loader=loader,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     values = {"chip": names.chip, "names": names, "kind": kind}
     return {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch_fl import _load
-from torch_fl.routing.settings import _checked_op
+from torch_fl.configuration.operators import checked_op
 
 if TYPE_CHECKING:
     import torch
@@ -223,7 +223,7 @@ def query_op(name: str | torch._ops.OpOverload | torch._ops.OpOverloadPacket) ->
         op = f"{op._schema.name}.{overload}".removesuffix(".")
     elif isinstance(op, torch._ops.OpOverloadPacket):
         op = op._qualified_op_name
-    op = _checked_op(op)
+    op = checked_op(op)
     rows = (_op_routes(row) for row in _load.core().query(op))
     return OpQuery(op, tuple(row for row in rows if overload in (None, row.overload)))
 

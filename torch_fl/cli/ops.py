@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``torch-fl ops``: the operators that chips have, and those that a script misses."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch_fl._suggest import did_you_mean
+from torch_fl.cli import output
+from torch_fl.cli.errors import CommandError
+
+
+def main(chip: str | None, word: str | None, json: bool) -> None:
+    """Print a row for each operator, chip and route."""
+    rows = sorted(_rows(chip, word), key=lambda row: (row["op"], row["chip"], row["route"]))
+    if json:
+        output.print_json(rows)
+        return
+    columns = ("operator", "chip", "route", "types")
+    output.print_table(columns, ((row["op"], row["chip"], row["route"], " ".join(row["dtypes"])) for row in rows))
+    for name in dict.fromkeys(row["chip"] for row in rows):
+        of_chip = [row for row in rows if row["chip"] == name]
+        print(f"{name}: {len({row['op'] for row in of_chip})} operators, {_by_route(of_chip)}")
+    if not rows:
+        print("no operator" + (f" whose name contains {word!r}" if word else ""))
+
+
+def _by_route(rows: list[dict[str, Any]]) -> str:
+    routes = dict.fromkeys(row["route"] for row in rows)
+    return ", ".join(f"{sum(row['route'] == route for row in rows)} by {route}" for route in routes)
+
+
+def _rows(chip: str | None, word: str | None) -> Iterator[dict[str, Any]]:
+    import torch_fl
+
+    summary = torch_fl.registered_ops_summary()
+    _check_chip(chip)
+    for name, kernels in summary.chips.items():
+        for kernel in kernels:
+            if chip in (None, name) and (word is None or word in kernel.op):
+                yield {"op": kernel.op, "chip": name, "route": kernel.route, "dtypes": list(kernel.dtypes)}
+
+
+def _check_chip(chip: str | None) -> None:
+    import torch_fl
+
+    chips = sorted({device.chip for device in torch_fl.list_devices()})
+    if chip is not None and chip not in chips:
+        raise CommandError(f"no chip {chip!r}{did_you_mean(chip, chips)} (chips: {', '.join(chips) or 'none'})")
+
+
+def missing(script: Path, chip: str | None, word: str | None, json: bool) -> int:
+    """Run a script on the preferred device, or its own, and rank the operators that left the chip."""
+    if not script.is_file():
+        raise CommandError(f"{script}: no such file")
+    import torch_fl
+
+    _check_chip(chip)
+    torch_fl.reset_counters()
+    with torch_fl.auto(), _output_aside(json):
+        failure = _run(script)
+    counters = torch_fl.counters()
+    rows = [
+        row for row in counters.where(route="host") if chip in (None, row.chip) and (word is None or word in row.name)
+    ]
+    ranked = sorted(rows, key=lambda row: (-row.ns, -row.calls))
+    if json:
+        kept = ("name", "chip", "calls", "bytes", "syncs", "ns", "reason")
+        found = [{name: getattr(row, name) for name in kept} for row in ranked]
+        output.print_json({"calls": counters.total().calls, "missing": found, "failure": failure})
+    else:
+        _print_missing(ranked, counters.total().calls)
+    if failure:
+        print(f"{script} ended with an error; what it did until then was counted:\n{failure}", file=sys.stderr)
+    return 1 if failure else 0
+
+
+def _print_missing(rows: list[Any], calls: int) -> None:
+    columns: dict[str, Callable[[Any], object]] = {
+        "operator": lambda row: row.name,
+        "chip": lambda row: row.chip,
+        "calls": lambda row: row.calls,
+        "ms": lambda row: f"{row.ns / 1e6:.2f}",
+        "bytes": lambda row: f"{row.bytes:,}",
+        "reason": lambda row: row.reason,
+    }
+    if rows:
+        output.print_table(list(columns), ([cell(row) for cell in columns.values()] for row in rows))
+    left = sum(row.calls for row in rows)
+    print(f"{left} of {calls} calls left the chip" + (f", most of all {rows[0].name}" if rows else ""))
+    if calls == 0:
+        print("The script called no operator on a device.")
+
+
+def _run(script: Path) -> str:
+    """Run a script as the main program; return the text of what ended it, if that was an error."""
+    before = sys.argv, list(sys.path)
+    sys.argv, sys.path[:0] = [str(script)], [str(script.parent)]
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as end:
+        return "" if end.code in (None, 0) else f"SystemExit: {end.code}"
+    except Exception:
+        return traceback.format_exc()
+    finally:
+        sys.argv, sys.path[:] = before
+    return ""
+
+
+@contextmanager
+def _output_aside(wanted: bool) -> Iterator[None]:
+    """Have what the script prints go to stderr, so that stdout is JSON alone."""
+    stdout = sys.stdout
+    sys.stdout = sys.stderr if wanted else stdout
+    try:
+        yield
+    finally:
+        sys.stdout = stdout
