@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print the requirements of the named extras of pyproject.toml, one a line (Python 3.10 has no tomllib)."""
+"""Print requirements of pyproject.toml, one a line: of extras, or "dependencies" (Python 3.10 has no tomllib)."""
 
 import re
 import sys
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def requirements(extra: str, text: str) -> list[str]:
-    """Return the requirement strings of one extra."""
-    section = text.split("[project.optional-dependencies]", 1)[1]
+    """Return the requirement strings of one extra, or the project's own dependencies."""
+    section = text.split("[project.optional-dependencies]", 1)[extra != "dependencies"]
     found = re.search(rf"^{re.escape(extra)} = \[(.*?)\]", section, re.S | re.M)
     if found is None:
         raise SystemExit(f"pyproject.toml has no extra named {extra!r}")

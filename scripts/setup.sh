@@ -33,7 +33,7 @@ stamp="torch==$torch $(sha256sum pyproject.toml | cut -d' ' -f1)"
 if [[ $(cat "$venv/.torch-fl-setup" 2>/dev/null) != "$stamp" ]]; then
   has_torch() { "$venv/bin/python" -c 'import importlib.metadata as m, sys; sys.exit(not m.version("torch").startswith(sys.argv[1]))' "$torch" 2>/dev/null; }
   has_torch || "$venv/bin/pip" install --quiet "torch==$torch"
-  mapfile -t tools < <("$venv/bin/python" scripts/extras.py build demo dev)
+  mapfile -t tools < <("$venv/bin/python" scripts/extras.py dependencies build demo dev)
   "$venv/bin/pip" install --quiet "${tools[@]}"
   echo "$stamp" >"$venv/.torch-fl-setup"
 fi

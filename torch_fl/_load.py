@@ -41,6 +41,8 @@ def core() -> Any:
 def initialize() -> None:
     """Load the extension and register the device. Idempotent; a failure is remembered and raised again."""
     global _core, _failure
+    import torch  # noqa: F401  (may call _autoload, which comes back here)
+
     with _lock:
         if _core is not None:
             return

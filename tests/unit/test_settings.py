@@ -10,7 +10,7 @@ import pytest
 
 import torch_fl
 from torch_fl import _load
-from torch_fl.configuration import environment, file, settings
+from torch_fl.configuration import environment, settings
 from torch_fl.configuration.table import SETTINGS
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import enum
 import importlib
 import importlib.util
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -132,9 +133,10 @@ def build(
     plugins = build.build(project)
     for plugin in plugins:
         print(plugin)
-    print("\nTo use it without installing:")
-    print(f"  export TORCH_FL_ADD_PLUGIN_PATH={project.package_folder.resolve()}")
-    print(f"  torch-fl check {project.chip} --path {project.folder}")
+    print("\nTo use it without installing:" if plugins else "There is nothing to compile.")
+    if plugins:
+        print(f"  export TORCH_FL_ADD_PLUGIN_PATH={shlex.quote(str(project.package_folder.resolve()))}")
+    print(f"  torch-fl check {project.chip} --path {shlex.quote(str(project.folder))}")
 
 
 @app.command(

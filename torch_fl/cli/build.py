@@ -16,7 +16,7 @@ from torch_fl.cli.errors import CommandError
 GROUP = "torch_fl.plugins"
 _ENTRY = re.compile(
     rf"""^\[project\.entry-points\.["']?{re.escape(GROUP)}["']?\]\s*\n(?:\s*\#.*\n)*"""
-    r"""\s*(?P<chip>[\w.-]+)\s*=\s*["'](?P<package>[\w.]+)""",
+    r"""\s*(?P<chip>[\w.-]+)\s*=\s*["'](?P<package>[\w.]+)(?::(?P<function>\w+))?""",
     re.M,
 )
 
@@ -28,6 +28,7 @@ class Project:
     folder: Path
     chip: str
     package: str
+    function: str = ""  # of the package, which makes the chip known; empty: the package's folder holds a plugin
 
     @property
     def package_folder(self) -> Path:
@@ -46,7 +47,7 @@ def read(folder: Path) -> Project | None:
     except (OSError, UnicodeDecodeError):
         return None
     match = _ENTRY.search(text)
-    return None if match is None else Project(folder, match["chip"], match["package"])
+    return None if match is None else Project(folder, match["chip"], match["package"], match["function"] or "")
 
 
 def projects_below(folder: Path) -> list[Project]:
@@ -81,7 +82,7 @@ def build(project: Project) -> list[Path]:
     elif sources := _sources(project.folder):
         _with_compiler(project, sources)
     plugins = project.plugins()
-    if not plugins and not any(project.package_folder.glob("*.py")):
+    if not plugins and not project.function:
         raise CommandError(f"the build left no libfl_*.so and no descriptor in {project.package_folder}")
     return plugins
 

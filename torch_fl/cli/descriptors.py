@@ -6,32 +6,32 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from torch_fl.cli import output
 from torch_fl.cli.errors import CommandError
 
-_FIELDS = ("file", "line", "column", "key", "message")
-
 
 def validate(files: Sequence[Path], json: bool) -> int:
     """Print the problems of each file, with their places; return the exit status."""
     check = _descriptor().validate
-    found = {str(file): [_row(problem) for problem in check(file)] for file in files}
+    found = {str(file): list(check(file)) for file in files}
     if json:
-        output.print_json(found)
+        output.print_json({file: [asdict(problem) for problem in problems] for file, problems in found.items()})
     else:
         for file, problems in found.items():
             for problem in problems:
-                print(_line(problem))
-            print(f"{file}: " + (_count(len(problems)) if problems else "valid"))
-    return int(any(found.values()))
+                print(("warning: " if _is_warning(problem) else "") + str(problem))
+            print(f"{file}: {_verdict(problems)}")
+    return int(any(not _is_warning(problem) for problems in found.values() for problem in problems))
 
 
 def print_schema() -> None:
     """Print the JSON Schema."""
-    output.print_json(_descriptor().json_schema())
+    _descriptor()
+    output.print_json(importlib.import_module("torch_fl.chips.descriptor.schema").generate())
 
 
 def _descriptor() -> Any:
@@ -41,15 +41,10 @@ def _descriptor() -> Any:
     return importlib.import_module(name)
 
 
-def _row(problem: Any) -> dict[str, Any]:
-    return {name: getattr(problem, name) for name in _FIELDS}
+def _is_warning(problem: Any) -> bool:
+    return bool(problem.severity == "warning")
 
 
-def _line(problem: dict[str, Any]) -> str:
-    place = ":".join(str(problem[name]) for name in ("file", "line", "column") if problem[name])
-    key = f" {problem['key']}:" if problem["key"] else ""
-    return f"{place}:{key} {problem['message']}"
-
-
-def _count(number: int) -> str:
-    return "1 problem" if number == 1 else f"{number} problems"
+def _verdict(problems: Sequence[Any]) -> str:
+    mistakes = sum(not _is_warning(problem) for problem in problems)
+    return "valid" if mistakes == 0 else "1 mistake" if mistakes == 1 else f"{mistakes} mistakes"

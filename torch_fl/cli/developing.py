@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 from pathlib import Path
 
 from torch_fl.cli import build
@@ -13,27 +15,36 @@ VARIABLE = "TORCH_FL_ADD_PLUGIN_PATH"
 
 
 def prepare(words: list[str]) -> list[str]:
-    """Take ``--path DIR`` out of the words, and have Torch-FL look into the project that they mean.
+    """Take ``--path DIR`` out of the words, and have Torch-FL find the chip of the project that they mean.
 
-    A chip's name means the project of that chip in or below the current folder too; a folder means its project's chip.
+    A chip's name means the project of that chip in or below the current folder, too, and a folder the chip of its
+    project.
     """
     words, path = _without_path(words)
     name = next((word for word in words if not word.startswith("-")), None)
     if path is None and name is not None and os.sep in name and Path(name).is_dir():
         path = Path(name)
-    if path is not None:
-        project = build.find(path)
+    project = _of_name(name) if path is None else build.find(path)
+    if project is not None:
         if name is not None and Path(name).is_dir() and name != project.chip:
             words[words.index(name)] = project.chip
-    else:
-        project_or_none = next((p for p in build.projects_below(Path.cwd()) if p.chip == name), None)
-        if project_or_none is None:
-            return words
-        project = project_or_none
-    if not any(project.package_folder.glob("libfl_*.so")) and not project.plugins():
-        raise CommandError(f"{project.folder} has not been built: torch-fl build {project.folder}")
-    look_into(project.package_folder)
+        make_known(project)
     return words
+
+
+def _of_name(chip: str | None) -> build.Project | None:
+    return next((project for project in build.projects_below(Path.cwd()) if project.chip == chip), None)
+
+
+def make_known(project: build.Project) -> None:
+    """Have Torch-FL find the project's chip in this process."""
+    if project.function:
+        sys.path.insert(0, str(project.folder.resolve()))
+        getattr(importlib.import_module(project.package), project.function)()
+    elif project.plugins():
+        look_into(project.package_folder)
+    else:
+        raise CommandError(f"{project.folder} has not been built: torch-fl build {project.folder}")
 
 
 def look_into(folder: Path) -> None:
