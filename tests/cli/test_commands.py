@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,13 @@ def test_the_console_script_is_the_same_program() -> None:
     assert result.stdout.startswith("Usage: torch-fl [OPTIONS] COMMAND")
     for name in ("devices", "doctor", "ops", "validate", "schema", "new", "build", "check"):
         assert f"\n  {name} " in result.stdout
+
+
+def test_the_documents_name_commands_that_exist() -> None:
+    commands = set(re.findall(r"^  ([a-z]+)  ", output("--help"), re.M))
+    text = (ROOT / "docs" / "command_line.md").read_text()
+    named = set(re.findall(r"torch-fl ([a-z]+)", text))
+    assert {"devices", "doctor", "ops", "new", "build", "check", "validate", "schema", "include"} == named == commands
 
 
 def test_an_unknown_command_is_refused() -> None:
@@ -116,7 +124,7 @@ def test_doctor_finds_a_healthy_machine(tmp_path: Path) -> None:
     found = findings(0, TORCH_FL_CACHE_DIR=str(tmp_path))
     texts = [text for _, text, _ in found["versions"]]
     assert any(text.startswith("torch 2.") for text in texts)
-    assert "driver 1.0" in found["devices"][0][1]
+    assert "driver simchip 1.0" in found["devices"][0][1]
     assert "loaded as sim" in found["plugins"][0][1]
     assert found["cache"] == [("ok", f"{tmp_path}: 0 files, 0.0 MiB", "")]
     assert "nothing is wrong" in output("doctor", TORCH_FL_CACHE_DIR=str(tmp_path))
@@ -125,7 +133,7 @@ def test_doctor_finds_a_healthy_machine(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "environment", "words"),
     [
-        ("environment", {"TORCH_FL_CACH_DIR": "/tmp"}, "did you mean TORCH_FL_CACHE_DIR?"),
+        ("environment", {"TORCH_FL_CACH_DIR": "/tmp"}, "did you mean TORCH_FL_CACHE_DIR"),
         ("environment", {"TORCH_FL_ADD_PLUGIN_PATH": "/no/such"}, "no such file or folder: /no/such"),
         ("plugins", {"TORCH_FL_ADD_PLUGIN_PATH": "/no/such"}, "/no/such  [TORCH_FL_ADD_PLUGIN_PATH]  skipped"),
         ("versions", {"TORCH_FL_FALLBACK": "bogus"}, "torch-fl is inactive: TORCH_FL_FALLBACK: 'bogus'"),
@@ -133,7 +141,7 @@ def test_doctor_finds_a_healthy_machine(tmp_path: Path) -> None:
         ("environment", {"TORCH_FL_MEMORY_POOL_SIZE": "lots"}, "'lots' is not a whole number"),
         ("settings", {"TORCH_FL_CONFIG": "/no/such.yaml"}, "TORCH_FL_CONFIG=/no/such.yaml: no such file"),
         ("devices", {"TORCH_FL_PLUGIN_PATH": ""}, "there is none"),
-        ("cache", {"TORCH_FL_CACHE_DIR": "/proc/none"}, "cannot be written"),
+        ("cache", {"TORCH_FL_CACHE_DIR": "/dev/null/cache"}, "cannot be written"),
     ],
 )
 def test_doctor_tells_what_is_wrong(section: str, environment: dict[str, str], words: str) -> None:

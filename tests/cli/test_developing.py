@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`torch-fl check` on projects that are built and not installed, and descriptors."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.helpers import command, output
+from torch_fl.cli import build, developing
+from torch_fl.cli.errors import CommandError
+
+needs_descriptors = pytest.mark.skipif(
+    importlib.util.find_spec("torch_fl.chips.descriptor") is None, reason="this build has no descriptors"
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> build.Project:
+    """As `torch-fl new` and `build` leave it, with an empty file as its library."""
+    output("new", "demo", cwd=tmp_path)
+    found = build.find(tmp_path)
+    (found.package_folder / "libfl_demo.so").touch()
+    monkeypatch.setenv(developing.VARIABLE, "/before")
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+def test_projects_are_read_from_their_own_declaration(project: build.Project) -> None:
+    assert (project.chip, project.package, project.function) == ("demo", "torch_fl_backend_demo", "")
+    assert [plugin.name for plugin in project.plugins()] == ["libfl_demo.so"]
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (["demo", "--fast"], ["demo", "--fast"]),
+        (["demo", "--path", "torch-fl-backend-demo"], ["demo"]),
+        (["demo", "--path=torch-fl-backend-demo"], ["demo"]),
+        (["./torch-fl-backend-demo"], ["demo"]),
+        (["--path", "."], []),
+    ],
+)
+def test_check_finds_the_project(project: build.Project, words: list[str], left: list[str]) -> None:
+    assert developing.prepare(words) == left
+    assert os.environ[developing.VARIABLE] == f"{project.package_folder.resolve()}{os.pathsep}/before"
+
+
+def test_other_chips_are_looked_for_as_always(project: build.Project) -> None:
+    assert developing.prepare(["sim"]) == ["sim"]
+    assert os.environ[developing.VARIABLE] == "/before"
+
+
+def test_a_project_that_is_not_built_is_refused(project: build.Project) -> None:
+    (project.package_folder / "libfl_demo.so").unlink()
+    with pytest.raises(CommandError, match="has not been built: torch-fl build"):
+        developing.prepare(["demo"])
+    with pytest.raises(CommandError, match="--path needs a folder"):
+        developing.prepare(["demo", "--path"])
+
+
+def test_commands_of_parts_that_are_missing_say_so(tmp_path: Path) -> None:
+    for module, words in (("conformance", ["check", "sim"]), ("chips.descriptor", ["schema"])):
+        if importlib.util.find_spec(f"torch_fl.{module}") is None:
+            result = command(*words, cwd=tmp_path)
+            assert result.returncode == 2
+            assert f"(torch_fl.{module})" in result.stderr
+
+
+@needs_descriptors
+def test_validate_locates_mistakes(tmp_path: Path) -> None:
+    output("new", "demo", "--kind", "yaml", cwd=tmp_path)
+    folder = tmp_path / "torch-fl-backend-demo"
+    output("build", folder)
+    file = folder / "torch_fl_backend_demo" / "demo.yaml"
+    assert output("validate", file) == f"{file}: valid\n"
+    file.write_text(file.read_text().replace("aten::mm", "aten::mmm") + "vendr: x\n")
+    text = output("validate", file, status=1)
+    lines = len(file.read_text().splitlines())
+    assert f"{file}:{lines}:1: vendr" in text
+    found = json.loads(output("validate", file, "--json", status=1))
+    assert {problem["line"] for problem in found[str(file)]} >= {lines}
+    assert output("validate", tmp_path / "none.yaml", status=1)
+
+
+@needs_descriptors
+def test_schema_is_json_schema() -> None:
+    schema = json.loads(output("schema"))
+    assert "supported_ops" in schema["properties"]
