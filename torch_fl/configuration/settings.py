@@ -60,6 +60,8 @@ def set_config(key: str, value: Any) -> None:
     if setting.only_at_load:
         message = f"{setting.key} is settled when torch-fl is loaded: set {setting.variable} before Python starts"
         raise ConfigError(f"{message}, or write it into the configuration file")
+    if value is None and not op and setting.defers:
+        return _apply(setting, setting.key, setting.default, DEFAULT)
     for name, item in checked(setting, op, value, setting.key).items():
         _apply(setting, name, item, PROGRAM)
 
@@ -125,8 +127,10 @@ def config(**values: Any) -> Iterator[None]:
 def _apply(setting: Setting, key: str, value: Any, source: str) -> None:
     """Set one value (None for an operator: none of its own) here and in the extension."""
     op = key.partition(".")[2]
-    if _values.get(key, None if op else setting.default) != value:
-        setting.apply(_load.core(), op, value)
+    unset = None if op or setting.defers else setting.default
+    new = unset if source == DEFAULT else value
+    if _values.get(key, unset) != new:
+        setting.apply(_load.core(), op, new)
     if (op and value is None) or source == DEFAULT:
         _values.pop(key, None)
         _sources.pop(key, None)

@@ -130,6 +130,7 @@ class Setting:
     for_process: bool = True  # "key" alone does
     needs_devices: bool = False  # is applied once the chips are loaded
     only_at_load: bool = False
+    defers: bool = False  # where it is not set (or set to None), a chip's descriptor may say something else
     aliases: tuple[str, ...] = ()  # older names of its variable
 
     @property
@@ -144,8 +145,7 @@ ROUTES = ("kernel", "portable", "override", "decomposed", "host")
 
 
 def _adapter_cache(core: Any, _: str, megabytes: int) -> None:
-    if hasattr(core, "set_adapter_cache_mb"):
-        core.set_adapter_cache_mb(megabytes)
+    core.set_adapter_cache_mb(megabytes)
 
 
 def _precision(core: Any, _: str, value: str) -> None:
@@ -181,6 +181,7 @@ SETTINGS = {
             "what to do with calls that would leave the chip",
             lambda core, op, value: core.set_policy(op, value or ""),
             for_operators=True,
+            defers=True,
         ),
         Setting(
             "route",
