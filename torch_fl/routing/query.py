@@ -280,7 +280,7 @@ def _resolved(name: str, args: Any, kwargs: Any) -> Any:
 
     from torch_fl.routing import decompositions
 
-    name = _checked_op(name)
+    name = checked_op(name)
     if "." in name:
         return decompositions.overload(name)
     overload = torch._C._jit_resolve_packet(name, *args, **kwargs)
