@@ -109,8 +109,7 @@ class Store {
     for (auto& entry : seen_) {
       if (entry.has_value() && entry->key == key && !entry->storage.expired()) return true;
     }
-    seen_[next_seen_++ % seen_.size()].emplace(
-        Seen{key, storage.getWeakStorageImpl()});
+    seen_[next_seen_++ % seen_.size()].emplace(Seen{key, storage.getWeakStorageImpl()});
     return false;
   }
 
@@ -237,8 +236,8 @@ at::Tensor convert(runtime::Device& device, const at::Tensor& src, const Adaptat
   g_conversions.fetch_add(1, std::memory_order_relaxed);
   if (wanted.format == at::MemoryFormat::Preserve) return bits_copied(device, src, wanted.alignment);
   if (wanted.alignment == 0) return converted(device, src, wanted.dtype, wanted.format);
-  const at::Tensor meta = at::detail::empty_meta(src.sizes(), wanted.dtype, at::kStrided, at::Device(c10::kMeta), false,
-                                                 wanted.format);
+  const at::Tensor meta =
+      at::detail::empty_meta(src.sizes(), wanted.dtype, at::kStrided, at::Device(c10::kMeta), false, wanted.format);
   at::Tensor dst = allocate_aligned(device, wanted.dtype, meta.sizes(), meta.strides(), wanted.alignment);
   copy_into(dst, src, true);
   return dst;

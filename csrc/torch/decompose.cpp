@@ -53,9 +53,7 @@ auto in_python(F&& body) {
 }
 
 // Modules are imported once; importing may give the lock away, so no static initialiser may wait for it.
-py::object python_function(const char* module, const char* name) {
-  return py::module_::import(module).attr(name);
-}
+py::object python_function(const char* module, const char* name) { return py::module_::import(module).attr(name); }
 constexpr const char* kDecompositions = "torch_fl.routing.decompositions";
 constexpr const char* kOverrides = "torch_fl.routing.overrides";
 
@@ -237,7 +235,9 @@ bool has_functional_form(const Call& call) {
          (entry.form == Form::InPlace || entry.mutated.size() == entry.n_out_args);
 }
 
-bool overlaps_itself(const at::Tensor& t) { return !t.is_non_overlapping_and_dense() && at::has_internal_overlap(t) != at::MemOverlap::No; }
+bool overlaps_itself(const at::Tensor& t) {
+  return !t.is_non_overlapping_and_dense() && at::has_internal_overlap(t) != at::MemOverlap::No;
+}
 
 // Whether the targets need none of the CPU kernel's checks, warnings and layouts.
 bool targets_fit(const Call& call, const Plan& plan) {
@@ -267,7 +267,8 @@ class OutermostDispatch {
   static c10::impl::LocalDispatchKeySet keys() {
     auto tls = c10::impl::tls_local_dispatch_key_set();
     tls.included_ = tls.included_ | c10::default_included_set;
-    tls.excluded_ = (tls.excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView) | c10::autocast_dispatch_keyset;
+    tls.excluded_ =
+        (tls.excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView) | c10::autocast_dispatch_keyset;
     return tls;
   }
   c10::impl::ForceDispatchKeyGuard guard_;
@@ -307,9 +308,8 @@ Decomposition plan_decomposition(Call& call, Plan& plan, std::string* what) {
     *what = "not decomposed: the chip's descriptor forbids it";
     return Decomposition::Refused;
   }
-  const bool listed = in_python([&] {
-    return python_function(kDecompositions, "is_listed")(call.entry.kernel_name).cast<bool>();
-  });
+  const bool listed =
+      in_python([&] { return python_function(kDecompositions, "is_listed")(call.entry.kernel_name).cast<bool>(); });
   if (!listed || !note_results(call, plan) || plan.outs.size() != results_of(call.entry)) return Decomposition::None;
   if (!targets_fit(call, plan)) {
     *what = "not decomposed: what it writes to is of another type or shape, or overlaps itself";

@@ -346,8 +346,8 @@ std::vector<CounterRow> collect_counters() {
   const double period = nanoseconds_per_tick();
   for (auto& [k, s] : sums) {
     const auto nanoseconds = static_cast<uint64_t>(static_cast<double>(s.ticks) * period);
-    rows.push_back({k.op, k.overload, k.chip, k.device, k.route, k.reason, s.calls, s.bytes, s.syncs, nanoseconds,
-                    s.conversions});
+    rows.push_back(
+        {k.op, k.overload, k.chip, k.device, k.route, k.reason, s.calls, s.bytes, s.syncs, nanoseconds, s.conversions});
   }
   return rows;
 }

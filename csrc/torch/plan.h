@@ -110,9 +110,9 @@ struct Plan {
   runtime::Device* device = nullptr;
   const fl_kernel* kernel = nullptr;  ///< the chip's row, which outlives all work that refers to it
   fl_dtype compute_dtype = FL_FLOAT32;
-  bool simple = false;              ///< no conversions, no temporaries
-  uint32_t flags = 0;               ///< FL_KERNEL_*: of the kernel, under the chip's rules
-  uint64_t alignment = 0;           ///< of every tensor's address, in bytes; 0: any
+  bool simple = false;     ///< no conversions, no temporaries
+  uint32_t flags = 0;      ///< FL_KERNEL_*: of the kernel, under the chip's rules
+  uint64_t alignment = 0;  ///< of every tensor's address, in bytes; 0: any
   /// Of a Python function or an expression that overrides the operator; the chip's, as long-lived as it.
   const runtime::OpFallback* fallback = nullptr;
   std::shared_ptr<const runtime::OpRules> value_rules;  ///< checks that each call must meet; null: none

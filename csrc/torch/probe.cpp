@@ -22,8 +22,8 @@ at::Tensor phantom(int32_t device, at::ScalarType dtype, const std::vector<int64
                    const std::optional<at::Tensor>& base) {
   const c10::Device where(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(checked_device(device).index));
   auto storage = base.has_value() ? base->storage()
-                                  : c10::Storage(c10::Storage::use_byte_size_t(), bytes,
-                                                 c10::DataPtr(nullptr, where), device_allocator(), false);
+                                  : c10::Storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(nullptr, where),
+                                                 device_allocator(), false);
   at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(dtype));
   t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);

@@ -51,11 +51,10 @@ std::string describe_call(const Call& call) {
 void throw_unsupported(const Call& call, const std::string& reason) {
   std::ostringstream out;
   out << call.entry.name << " cannot run on chip '" << call.device->chip.name << "' (fl:" << call.device->index
-      << "): " << reason << ".\n  call: " << describe_call(call)
-      << "\n  The fallback policy is 'deny'"
+      << "): " << reason << ".\n  call: " << describe_call(call) << "\n  The fallback policy is 'deny'"
       << (choose_policy(call.entry, call.device->chip).by_chip ? ", as the chip's descriptor says" : "")
-      << ". To let this operator run on the host, call torch_fl.set_config(\"fallback."
-      << call.entry.op_name << "\", \"allow\"), or set TORCH_FL_FALLBACK=allow for all operators.";
+      << ". To let this operator run on the host, call torch_fl.set_config(\"fallback." << call.entry.op_name
+      << "\", \"allow\"), or set TORCH_FL_FALLBACK=allow for all operators.";
   auto* python_class = static_cast<PyObject*>(g_class.load());
   if (python_class == nullptr || Py_IsInitialized() == 0) TORCH_CHECK_NOT_IMPLEMENTED(false, out.str());
   python_error error;

@@ -29,7 +29,10 @@ def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
     return result.stdout
 
 
-PAGES = ["README.md", *(f"docs/{name}.md" for name in ("configuration", "counters", "device_names", "python_backend"))]
+PAGES = (
+    "README.md",
+    *(f"docs/{name}.md" for name in ("configuration", "counters", "device_names", "python_backend", "routes")),
+)
 
 
 @pytest.mark.parametrize("name", PAGES)
