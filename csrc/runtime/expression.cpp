@@ -145,7 +145,7 @@ Value arithmetic(int32_t code, const Value& a, const Value& b) {
     default:
       break;
   }
-  if (y == 0) return {};
+  if (y == 0 || (code != kDivide && !(std::isfinite(x) && std::isfinite(y)))) return {};
   return real(code == kDivide ? x / y : code == kModulo ? real_modulo(x, y) : real_floor_divide(x, y));
 }
 

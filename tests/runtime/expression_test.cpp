@@ -183,7 +183,7 @@ TEST(Expression, RandomProgramsAreRefusedOrRun) {
   call.arg(call.tensor({2, 3})).arg(4).real(2.5).none().ints({1, 2}).text("x").list({call.tensor({0}), nullptr});
   call.out(call.tensor({5})).out(nullptr);
   int ran = 0;
-  for (int i = 0; i < 200000; ++i) {
+  for (int i = 0; i < 40000; ++i) {
     Program program(1 + random() % 5);
     for (Instruction& each : program) {
       each = step(codes[random() % std::size(codes)], operands[random() % std::size(operands)],
@@ -193,7 +193,7 @@ TEST(Expression, RandomProgramsAreRefusedOrRun) {
     to_text(evaluate(program, call.call()));
     ++ran;
   }
-  EXPECT_GT(ran, 5000);
+  EXPECT_GT(ran, 1000);
 }
 
 Check check(Program holds, Program found, const char* expected) {

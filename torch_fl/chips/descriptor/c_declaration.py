@@ -106,7 +106,8 @@ class _Parser:
         while at < end:
             match = _TOKEN.match(text, at)
             if match is None:
-                raise DeclarationError(at, "a C declaration", repr(text[at:].lstrip()[:1]))
+                rest = text[at:].lstrip()
+                raise DeclarationError(len(text) - len(rest), "a C declaration", repr(rest[0]))
             kind = str(match.lastgroup)
             self._tokens.append((match[kind], match.start(kind)))
             at = match.end()

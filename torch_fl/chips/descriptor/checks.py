@@ -122,7 +122,8 @@ def combination_check(combinations: list[list[str]], tensors: list[Parameter]) -
     """Return the check that the tensors' types are one of the combinations."""
     program: Program = []
     for combination in reversed(combinations):
-        one = _all_of([(int(Code.EVERY_DTYPE_IN), t.index, dtype_mask([d])) for t, d in zip(tensors, combination)])
+        pairs = zip(tensors, combination, strict=False)
+        one = _all_of([(int(Code.EVERY_DTYPE_IN), t.index, dtype_mask([d])) for t, d in pairs])
         program = [*one, (int(Code.JUMP_IF_TRUE_KEEP), 0, len(program)), *program] if program else one
     names = ", ".join(tensor.name for tensor in tensors[: max(map(len, combinations))])
     texts = one_of(f"({', '.join(combination)})" for combination in combinations)

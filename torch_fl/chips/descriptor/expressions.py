@@ -86,7 +86,8 @@ class Scope:
             argument.name: _parameter(argument.name, index, str(argument.real_type))
             for index, argument in enumerate(schema.arguments)
         }
-        for letter, tensor in zip("abcd", [p for p in parameters.values() if p.kind == "tensor"]):
+        tensors = [parameter for parameter in parameters.values() if parameter.kind == "tensor"]
+        for letter, tensor in zip("abcd", tensors, strict=False):
             parameters.setdefault(letter, tensor)
         written = sum(1 for argument in schema.arguments if argument.is_write)
         return cls(parameters, written or len(schema.returns), operator)
