@@ -134,7 +134,10 @@ def plugins(*descriptors: Path) -> str:
 
 
 def test_mistakes_skip_the_chip_and_are_located(tmp_path: Path) -> None:
-    text = "runtime_so: libc.so.6\nsupported_ops:\n  - {name: aten::mm, impl: f, signature: void f(int), args: [selv.size(0)]}\n"
+    text = (
+        "runtime_so: libc.so.6\nsupported_ops:\n"
+        "  - {name: aten::mm, impl: f, signature: void f(int), args: [selv.size(0)]}\n"
+    )
     output = plugins(describe(tmp_path, text))
     assert "chip.yaml:3:" in output
     assert "skipped" in output
@@ -145,16 +148,16 @@ def test_mistakes_skip_the_chip_and_are_located(tmp_path: Path) -> None:
     "text, expected",
     [
         (
-            "runtime_so: libnothing_of_this_name.so.3\n",
+            "runtime_so: libnothing_here.so.3\n",
             r"chip\.yaml:1:13: runtime_so: the library libnothing.*cannot be used",
         ),
         (
-            "runtime_so: libc.so.6\nsupported_ops:\n  - {name: aten::relu, impl: nothing_of_this_name, signature: void f()}\n",
-            r"chip\.yaml:3:.*: supported_ops\[0\]\.impl: .*found none named nothing_of_this_name",
+            "runtime_so: libc.so.6\nsupported_ops:\n  - {name: aten::relu, impl: no_such_name, signature: void f()}\n",
+            r"chip\.yaml:3:.*: supported_ops\[0\]\.impl: .*found none named no_such_name",
         ),
         (
             "runtime_so: libc.so.6\nsupported_ops:\n  - {name: aten::mm}\n",
-            "rules for aten::mm, but the chip chip has no kernel",
+            "rules for aten::mm, but .* has no kernel",
         ),
         ("runtime_so: ./absent.so\n", "absent.so"),
     ],

@@ -232,9 +232,7 @@ class Op(Model):
         if self.impl is None and (self.promote is not None or self.broadcast is not None):
             raise mistake("impl beside promote and broadcast", "no impl", "A plugin's own table says this", as_is=True)
         if isinstance(self.impl, dict) and self.signature is None:
-            raise mistake(
-                "signature beside functions by type", "no signature", "An fl_kernel_fn has one name", as_is=True
-            )
+            raise mistake("signature beside functions by type", "none", "An fl_kernel_fn has one name", as_is=True)
         return self
 
     def symbol(self, dtype: str) -> str | None:
