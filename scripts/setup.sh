@@ -14,6 +14,9 @@ need ninja ninja-build
 need make make
 need ccache ccache
 [[ -e /usr/include/gtest/gtest.h ]] || missing+=(libgtest-dev)
+compgen -G '/usr/include/ffi.h' >/dev/null || compgen -G '/usr/include/*/ffi.h' >/dev/null || missing+=(libffi-dev)
+# What the example of a plain C library is about; its tests are skipped without.
+ldconfig -p 2>/dev/null | grep -q 'libopenblas\.so\.0' || missing+=(libopenblas0-pthread)
 if ((${#missing[@]})); then
   if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
     echo "Installing system packages: ${missing[*]}"

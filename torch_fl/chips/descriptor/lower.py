@@ -18,8 +18,8 @@ from torch_fl.chips.descriptor.c_declaration import (
     DeclarationError,
     parse_declaration,
 )
-from torch_fl.chips.descriptor.checks import Check, combination_check, shape_checks, value_checks
-from torch_fl.chips.descriptor.codes import DTYPE_CODES, TRACED, Code, KernelFlag, dtype_mask
+from torch_fl.chips.descriptor.checks import Check, combination_check, one_of, shape_checks, value_checks
+from torch_fl.chips.descriptor.codes import DTYPE_CODES, TRACED, Code, KernelFlag, Program, Step, dtype_mask
 from torch_fl.chips.descriptor.errors import DescriptorError, Problem
 from torch_fl.chips.descriptor.expressions import (
     Compiled,
@@ -71,7 +71,7 @@ class _Lowering:
     def run(self) -> Spec:
         d, capabilities = self._d, self._d.capabilities
         if len(d.name) > MAX_CHIP_NAME or "." in d.name:
-            self._problem(("name",), f"at most {MAX_CHIP_NAME} letters, digits, _ and -", repr(d.name))
+            self.problem(("name",), f"at most {MAX_CHIP_NAME} letters, digits, _ and -", repr(d.name))
         kernels, rules, required = list[Spec](), list[tuple[str, Spec]](), list[str]()
         for i, op in enumerate(d.supported_ops):
             lowered = _OpLowering(self, op, ("supported_ops", i))
@@ -100,10 +100,9 @@ class _Lowering:
         return spec
 
     # ---- Mistakes and places ----
-    def _problem(self, path: Path, expected: str, found: str = "", suggestion: str = "", fix: str = "") -> None:
+    def problem(self, path: Path, expected: str, found: str = "", suggestion: str = "", fix: str = "") -> None:
+        """Note a mistake and its place."""
         self._problems.append(self._d.problem(path, expected, found, suggestion=suggestion, fix=fix))
-
-    problem = _problem
 
     def where(self, path: Path) -> str:
         """Return the place of a value, as messages begin."""
@@ -116,7 +115,7 @@ class _Lowering:
             return compiling()
         except (ExpressionError, DeclarationError) as error:
             found = f"{error.found or 'something else'} at character {error.position + 1} of {str(text)[:200]!r}"
-            self._problem(path, error.expected, found, getattr(error, "suggestion", ""), error.fix)
+            self.problem(path, error.expected, found, getattr(error, "suggestion", ""), error.fix)
             return None
 
     # ---- The device ----
@@ -149,7 +148,7 @@ class _Lowering:
             return {}
         if runtime.alloc is not None and runtime.copy_ is None and not self._host_coherent():
             expected = "copy beside alloc, or capabilities.memory.host_coherent: true"
-            self._problem(("runtime",), expected, "alloc without copy")
+            self.problem(("runtime",), expected, "alloc without copy")
         spec: Spec = {"devices": runtime.devices or 1}
         if runtime.status is not None:
             spec |= {key: value for key, value in runtime.status.model_dump().items() if value is not None}
@@ -172,7 +171,7 @@ class _Lowering:
         what, types = wanted[key]
         written = any(step[0] == Code.ADDRESS for program in function["arguments"] for step in program)
         if not written and function["result"] not in types:
-            self._problem((*path, "signature"), f"{what} as result, or result among args", "neither")
+            self.problem((*path, "signature"), f"{what} as result, or result among args", "neither")
 
     def c_function(self, path: Path, signature: str, args: Iterable[Any] | None, scope: Scope) -> Spec | None:
         """Return types and programs of a call."""
@@ -182,7 +181,7 @@ class _Lowering:
         given = list(args or ())
         if len(given) != len(declaration.parameters):
             found = f"{len(given)} args for {len(declaration.parameters)} parameters"
-            self._problem((*path, "args"), "one of args for each parameter of signature", found)
+            self.problem((*path, "args"), "one of args for each parameter of signature", found)
             return None
         compiled = [self._argument((*path, "args", i), value, scope) for i, value in enumerate(given)]
         if any(item is None for item in compiled):
@@ -374,9 +373,9 @@ class _OpLowering:
         """The types of a kernel in the plugin's own table, which the row does not narrow."""
         dtypes = self._op.dtype_support
         if self._op.impl is None and dtypes:
-            types = [(int(Code.TYPE), 0, DTYPE_CODES[dtype]) for dtype in dtypes]
-            of_call = (int(Code.COMPUTE_DTYPE), 0, 0)
-            holds = [of_call, *types, (int(Code.IN), 0, len(types))]
+            types: Program = [(int(Code.TYPE), 0, DTYPE_CODES[dtype]) for dtype in dtypes]
+            of_call: Step = (int(Code.COMPUTE_DTYPE), 0, 0)
+            holds: Program = [of_call, *types, (int(Code.IN), 0, len(types))]
             yield Check(holds, f"the type computed in must be {one_of(dtypes)}", [of_call])
 
     def _checks(self, constraints: Constraints, scope: Scope) -> Iterator[Check]:
@@ -393,10 +392,10 @@ class _OpLowering:
             elif rules.of_value and parameter.kind in ("value", "values"):
                 yield from self._value_checks(path, rules, parameter)
             else:
-                tensor = "dtypes, ndim, max_elements, size_multiple or size_range, since it is a tensor"
-                value = "values, min or max, since it is no tensor"
-                of_tensor = parameter.kind in ("tensor", "tensors")
-                self._whole.problem(path, tensor if of_tensor else value, "rules of the other kind")
+                of_tensor = "dtypes, ndim, max_elements, size_multiple or size_range, since it is a tensor"
+                of_value = "values, min or max, since it is no tensor"
+                is_tensor = parameter.kind in ("tensor", "tensors")
+                self._whole.problem(path, of_tensor if is_tensor else of_value, "rules of the other kind")
         for i, text in enumerate(constraints.require or ()):
             yield from self._requirement((*self._path, "constraints", "require", i), text, scope)
 
@@ -436,12 +435,6 @@ class _OpLowering:
             yield Check(compiled.program, f"it is required that {text}", compiled.left, compiled.reads_values)
 
 
-def one_of(words: Iterable[str]) -> str:
-    """Return ``a, b or c``."""
-    listed = list(words)
-    return " or ".join([", ".join(listed[:-1]), listed[-1]] if len(listed) > 1 else listed)
-
-
 def _pointer_checks(declaration: Declaration, compiled: list[Compiled], scope: Scope) -> Iterator[Check]:
     """What typed pointers point to must be of that type: the function could not tell."""
     by_index = {tensor.index: tensor for tensor in scope.tensors}
@@ -457,10 +450,10 @@ def _pointer_checks(declaration: Declaration, compiled: list[Compiled], scope: S
 
 
 def _compute_check(tensor: Parameter) -> Check:
-    of_tensor = (int(Code.DTYPE), tensor.index, 0)
-    holds = [of_tensor, (int(Code.COMPUTE_DTYPE), 0, 0), (int(Code.EQUAL), 0, 0)]
+    of_tensor: Step = (int(Code.DTYPE), tensor.index, 0)
+    holds: Program = [of_tensor, (int(Code.COMPUTE_DTYPE), 0, 0), (int(Code.EQUAL), 0, 0)]
     if tensor.optional or tensor.index < 0:
-        absent = [(int(Code.PRESENT), tensor.index, 0), (int(Code.NOT), 0, 0)]
+        absent: Program = [(int(Code.PRESENT), tensor.index, 0), (int(Code.NOT), 0, 0)]
         holds = [*absent, (int(Code.JUMP_IF_TRUE_KEEP), 0, len(holds)), *holds]
     return Check(holds, f"{tensor.name} must have the type computed in", [of_tensor])
 
@@ -468,7 +461,7 @@ def _compute_check(tensor: Parameter) -> Check:
 def _pointee_check(tensor: Parameter, pointee: CType) -> Check:
     dtype = POINTEE_DTYPES[pointee]
     dtypes = _BYTES if dtype in _BYTES else (dtype,)
-    holds = [(int(Code.EVERY_DTYPE_IN), tensor.index, dtype_mask(dtypes))]
+    holds: Program = [(int(Code.EVERY_DTYPE_IN), tensor.index, dtype_mask(dtypes))]
     return Check(holds, f"{tensor.name} must be {one_of(dtypes)}", [(int(Code.DTYPE), TRACED, 0)])
 
 
