@@ -28,11 +28,8 @@ supported_ops:
     dtype_support: [float16, float32]
     constraints:
       dtypes: [float16, float32]
-      ndim: {max: 4}
-      max_elements: 1073741824
       arguments:
-        input: {ndim: 4, size_multiple: {1: 8}, size_range: {2: [1, 4096], 3: [1, 4096]}}
-        weight: {size_multiple: {0: 8}}
+        input: {ndim: 4, size_multiple: {1: 8}}
         stride: {values: [1, 2, 4]}
         padding: {min: 0, max: 3}
         dilation: 1
@@ -68,7 +65,7 @@ def main() -> int:
         reason, nanoseconds = core.check_rules(rules, args, out, {"compute_dtype": 6}, REPEATS)
         assert reason == "", reason
         times.append(nanoseconds)
-    print(f"a call that meets them: {min(times):.0f} ns (best of {ROUNDS}), target {TARGET_NS:.0f} ns")
+    print(f"a call that meets them: {min(times):.0f} ns of the processor's time (best of {ROUNDS}), target {TARGET_NS:.0f} ns")
     return 0 if min(times) < TARGET_NS else 1
 
 

@@ -239,7 +239,9 @@ Value scalar(const fl_value& v) {
   }
 }
 
-int64_t length(const fl_value& v) { return v.kind >= FL_INTEGERS && v.kind <= FL_VALUES ? v.count : -1; }
+int64_t length(const fl_value& v) {
+  return v.kind >= FL_INTEGERS && v.kind <= FL_VALUES ? int64_t{v.count} : int64_t{-1};
+}
 
 Value element(const fl_value& v, int64_t i) {
   const int64_t n = length(v);
@@ -307,22 +309,25 @@ bool has_bit(int64_t bits, int64_t bit) {
   return bit >= 0 && bit < 64 && ((static_cast<uint64_t>(bits) >> bit) & 1) != 0;
 }
 
-bool every_of_tensors(const Instruction& step, const fl_call& call, const Value& which, Trace& trace) {
+inline bool every_dtype_in(const Instruction& step, const fl_call& call, Trace& trace) {
+  return every_tensor(call, step.index, trace, [&](const fl_tensor& t) { return has_bit(step.integer, t.dtype); });
+}
+inline bool every_ndim_in(const Instruction& step, const fl_call& call, Trace& trace) {
+  return every_tensor(call, step.index, trace, [&](const fl_tensor& t) { return has_bit(step.integer, t.ndim); });
+}
+inline bool every_numel_at_most(const Instruction& step, const fl_call& call, Trace& trace) {
+  return every_tensor(call, step.index, trace, [&](const fl_tensor& t) { return t.numel <= step.integer; });
+}
+inline bool every_size_of(const Instruction& step, const fl_call& call, const Value& which, Trace& trace) {
   const int64_t k = step.integer;
-  switch (step.code) {
-    case kEveryDtypeIn:
-      return every_tensor(call, step.index, trace, [&](const fl_tensor& t) { return has_bit(k, t.dtype); });
-    case kEveryNdimIn:
-      return every_tensor(call, step.index, trace, [&](const fl_tensor& t) { return has_bit(k, t.ndim); });
-    case kEveryNumelAtMost:
-      return every_tensor(call, step.index, trace, [&](const fl_tensor& t) { return t.numel <= k; });
-    case kEverySizeMultiple:
-      return every_size(call, step.index, which, trace, [&](int64_t size) { return size % k == 0; });
-    case kEverySizeAtLeast:
-      return every_size(call, step.index, which, trace, [&](int64_t size) { return size >= k; });
-    default:
-      return every_size(call, step.index, which, trace, [&](int64_t size) { return size <= k; });
+  if (step.code == kEverySizeMultiple) {
+    if ((k & (k - 1)) == 0) {  // a division costs as much as the rest of the check
+      return every_size(call, step.index, which, trace, [&](int64_t size) { return (size & (k - 1)) == 0; });
+    }
+    return every_size(call, step.index, which, trace, [&](int64_t size) { return size % k == 0; });
   }
+  const bool at_least = step.code == kEverySizeAtLeast;
+  return every_size(call, step.index, which, trace, [&](int64_t size) { return at_least ? size >= k : size <= k; });
 }
 
 bool holds_of_value(const Instruction& step, const Value& v, const Value* values) {
@@ -527,15 +532,19 @@ Value evaluate(const Program& program, const fl_call& call, Trace& trace) {
         result = boolean(every_of_values(step, call, top, trace));
         break;
       case kEveryDtypeIn:
+        result = boolean(every_dtype_in(step, call, trace));
+        break;
       case kEveryNdimIn:
+        result = boolean(every_ndim_in(step, call, trace));
+        break;
       case kEveryNumelAtMost:
-        result = boolean(every_of_tensors(step, call, {}, trace));
+        result = boolean(every_numel_at_most(step, call, trace));
         break;
       case kEverySizeMultiple:
       case kEverySizeAtLeast:
       case kEverySizeAtMost: {
         const Value which = *--top;
-        result = boolean(every_of_tensors(step, call, which, trace));
+        result = boolean(every_size_of(step, call, which, trace));
         break;
       }
       default:
@@ -547,7 +556,72 @@ Value evaluate(const Program& program, const fl_call& call, Trace& trace) {
   return top[-1];
 }
 
-bool is_true(const Value& value) { return truth(value) == 1; }
+namespace {
+
+/// A whole number or whole numbers, compared with constants. Null where either is something else.
+const int64_t* whole_values(const fl_value& v, size_t* count) {
+  *count = v.kind == FL_INTEGERS ? v.count : 1;
+  if (v.kind == FL_INTEGERS) return v.u.ints;
+  return v.kind == FL_INTEGER || v.kind == FL_BOOLEAN ? &v.u.i : nullptr;
+}
+
+bool satisfies(const Program& program, int32_t code, int64_t value) {
+  if (code == kEveryAtLeast) return value >= program[0].integer;
+  if (code == kEveryAtMost) return value <= program[0].integer;
+  for (size_t i = 0; i + 1 < program.size(); ++i) {
+    if (value == program[i].integer) return true;
+  }
+  return false;
+}
+
+/// 1, 0, or -1 where it is not that simple.
+int every_whole(const Program& program, const fl_call& call, Trace& trace) {
+  for (size_t i = 0; i + 1 < program.size(); ++i) {
+    if (program[i].code != kInteger && program[i].code != kBoolean) return -1;
+  }
+  const fl_value* v = argument(call, program.back().index);
+  size_t n = 0;
+  const int64_t* values = v == nullptr ? nullptr : whole_values(*v, &n);
+  if (values == nullptr) return -1;
+  for (size_t i = 0; i < n; ++i) {
+    trace.position = static_cast<int64_t>(i);
+    if (!satisfies(program, program.back().code, values[i])) return 0;
+  }
+  return 1;
+}
+
+/// What constraints become, without a stack: one condition with constants. -1: something else.
+int holds_at_once(const Program& program, const fl_call& call, Trace& trace) {
+  const Instruction& last = program.back();
+  switch (last.code) {
+    case kEveryDtypeIn:
+      return program.size() == 1 ? every_dtype_in(last, call, trace) : -1;
+    case kEveryNdimIn:
+      return program.size() == 1 ? every_ndim_in(last, call, trace) : -1;
+    case kEveryNumelAtMost:
+      return program.size() == 1 ? every_numel_at_most(last, call, trace) : -1;
+    case kEverySizeMultiple:
+    case kEverySizeAtLeast:
+    case kEverySizeAtMost:
+      if (program.size() != 2) return -1;
+      if (program[0].code == kInteger) return every_size_of(last, call, integer(program[0].integer), trace);
+      return program[0].code == kBoolean ? every_size_of(last, call, boolean(false), trace) : -1;
+    case kEveryIn:
+      return static_cast<int64_t>(program.size()) == last.integer + 1 ? every_whole(program, call, trace) : -1;
+    case kEveryAtLeast:
+    case kEveryAtMost:
+      return program.size() == 2 ? every_whole(program, call, trace) : -1;
+    default:
+      return -1;
+  }
+}
+
+}  // namespace
+
+bool holds(const Program& program, const fl_call& call, Trace& trace) {
+  const int at_once = holds_at_once(program, call, trace);
+  return at_once >= 0 ? at_once == 1 : truth(evaluate(program, call, trace)) == 1;
+}
 
 Value evaluate(const Program& program, const fl_call& call) {
   Trace trace;

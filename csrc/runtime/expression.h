@@ -107,11 +107,11 @@ struct Trace {
 
 /// What `program` must have passed verify() for. Allocates nothing.
 Value evaluate(const Program& program, const fl_call& call);
-/// Whether a check holds: a number other than 0, or true.
-bool is_true(const Value& value);
 /// The same as evaluate() above. A check notes in `trace` where it fails; the program that tells what was found reads
 /// it.
 Value evaluate(const Program& program, const fl_call& call, Trace& trace);
+/// Whether evaluate() gives true, or a number other than 0; faster for what constraints are made of.
+bool holds(const Program& program, const fl_call& call, Trace& trace);
 
 /// Throws Error(FL_INVALID_ARGUMENT) unless evaluate() can run `program` on any call: known codes, no underflow, a
 /// bounded stack, jumps that end inside, one value left. Indices of arguments are checked against each call.

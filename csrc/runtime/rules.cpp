@@ -25,7 +25,7 @@ std::string describe(const Check& check, const fl_call& call, Trace& trace) {
 std::string broken_rule(const OpRules& rules, const fl_call& call) {
   for (const Check& check : rules.checks) {
     Trace trace;
-    if (is_true(evaluate(check.holds, call, trace))) continue;
+    if (holds(check.holds, call, trace)) continue;
     return describe(check, call, trace);
   }
   return "";

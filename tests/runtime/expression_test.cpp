@@ -222,6 +222,15 @@ TEST(Rules, TellWhatWasExpectedWhereAndWhatWasFound) {
   EXPECT_EQ(broken(2, 8, FL_INT64), "list[1] must be float32, found int64");
 }
 
+TEST(Rules, OneValueIsAskedAsAListIs) {
+  OpRules rules;
+  rules.checks.push_back(check({step(kInteger, 1), step(kEveryIn, 1, 0)}, {step(kValue)}, "groups must be 1"));
+  rules.checks.push_back(check({step(kInteger, 0), step(kEveryAtLeast, 0, 0)}, {}, "groups must be at least 0"));
+  MadeUpCall one, two;
+  EXPECT_EQ(broken_rule(rules, one.arg(1).call()), "");
+  EXPECT_EQ(broken_rule(rules, two.arg(2).call()), "groups must be 1, found 2");
+}
+
 TEST(Rules, WhatIsUndefinedDoesNotHold) {
   OpRules rules;
   rules.checks.push_back(

@@ -201,11 +201,11 @@ def test_types_as_arguments() -> None:
         ("1e999", 0, "a number of 64 bits"),
         ("out1.size(0)", 0, "a name of"),
         ("'a\\n'", 0, "a name, a number"),
-        ("(" * 40 + "1" + ")" * 40, 32, "at most 32 levels"),
-        ("-" * 100 + "1", 32, "at most 32 levels"),
+        ("(" * 40 + "1" + ")" * 40, 33, "at most 32 levels"),
+        ("-" * 100 + "1", 33, "at most 32 levels"),
         ("abs(1, 2)", 0, "one value in abs()"),
         ("1" * (MAX_LENGTH + 1), MAX_LENGTH, "at most 1000 characters"),
-        ("lambda: 1", 0, "a name of"),
+        ("lambda: 1", 6, "a name, a number"),
     ],
 )
 def test_mistakes_have_a_place(text: str, position: int, expected: str) -> None:

@@ -69,6 +69,8 @@ def reason(tmp_path: Path, constraints: str, **changes: Any) -> str:
         ("arguments: {input: {size_multiple: 8}}", {}, "input.size(0) must be a multiple of 8, found 2"),
         ("arguments: {input: {size_range: {-1: [64, 128]}}}", {}, "input.size(-1) must be from 64 to 128, found 32"),
         ("arguments: {stride: [1, 2, 4]}", {"stride": [2, 3]}, "stride[1] must be 1, 2 or 4, found 3"),
+        ("arguments: {groups: [1, 2], transposed: false, stride: [1], dilation: {max: 1}}", {}, ""),
+        ("arguments: {groups: {min: 2}}", {}, "groups must be at least 2, found 1"),
         ("arguments: {groups: 1}", {"groups": 8}, "groups must be 1, found 8"),
         ("arguments: {transposed: false}", {"transposed": True}, "transposed must be false, found true"),
         ("arguments: {padding: {min: 0, max: 3}}", {"padding": [4, 0]}, "padding[0] must be from 0 to 3, found 4"),
