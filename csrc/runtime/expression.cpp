@@ -591,7 +591,7 @@ int every_whole(const Program& program, const fl_call& call, Trace& trace) {
 }
 
 /// What constraints become, without a stack: one condition with constants. -1: something else.
-int holds_at_once(const Program& program, const fl_call& call, Trace& trace) {
+[[gnu::flatten]] int holds_at_once(const Program& program, const fl_call& call, Trace& trace) {
   const Instruction& last = program.back();
   switch (last.code) {
     case kEveryDtypeIn:

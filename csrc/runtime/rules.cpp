@@ -23,8 +23,8 @@ std::string describe(const Check& check, const fl_call& call, Trace& trace) {
 }  // namespace
 
 std::string broken_rule(const OpRules& rules, const fl_call& call) {
+  Trace trace;
   for (const Check& check : rules.checks) {
-    Trace trace;
     if (holds(check.holds, call, trace)) continue;
     return describe(check, call, trace);
   }
