@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = ROOT / "docs" / "writing_a_plugin.md"
+DESCRIPTORS = ROOT / "docs" / "descriptors.md"
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
 
@@ -62,6 +63,34 @@ def test_links_lead_somewhere() -> None:
     for page in DOCUMENTS:
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.relative_to(ROOT)} links to {link}"
+
+
+def test_descriptors_of_the_documents_are_good(tmp_path: Path) -> None:
+    from torch_fl.chips.descriptor import validate
+
+    texts = blocks(DESCRIPTORS, "yaml")
+    assert texts
+    for text in texts:
+        (tmp_path / "vendor.fl.yaml").write_text(text)
+        assert [str(problem) for problem in validate(tmp_path / "vendor.fl.yaml")] == []
+
+
+def test_errors_of_the_documents_are_what_a_descriptor_gives(tmp_path: Path) -> None:
+    from torch_fl.chips.descriptor import validate
+
+    (text,), expected = blocks(DESCRIPTORS, "yaml wrong"), blocks(DESCRIPTORS, "text")[0]
+    path = tmp_path / "vendor.fl.yaml"
+    path.write_text(text)
+    assert "".join(f"{problem}\n" for problem in validate(path)).replace(f"{tmp_path}/", "") == expected
+
+
+def test_every_key_of_a_descriptor_is_in_its_document() -> None:
+    from torch_fl.chips.descriptor.schema import generate
+
+    schema, text = generate(), DESCRIPTORS.read_text()
+    for model in (schema, *schema["$defs"].values()):
+        for key in model["properties"]:
+            assert f"`{key}`" in text, key
 
 
 @pytest.fixture(scope="module")

@@ -119,3 +119,49 @@ def test_the_distribution_that_comes_first_on_the_path_wins(tmp_path: Path, monk
     monkeypatch.setattr(sys, "path", [str(tmp_path / "new"), str(tmp_path / "old"), str(tmp_path / "absent")])
     monkeypatch.delitem(sys.modules, "pkg", raising=False)
     assert names() == ["new.so"]
+
+
+def test_a_folders_descriptors_come_before_its_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("libfl_a.so", "z.fl.yaml", "sub/y.fl.yml", "notes.yaml", "x.fl.yaml.bak"):
+        make(tmp_path / "p" / name)
+    monkeypatch.setenv("TORCH_FL_PLUGIN_PATH", str(tmp_path / "p"))
+    assert names() == ["y.fl.yml", "z.fl.yaml", "libfl_a.so"]
+
+
+def test_a_named_file_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_FL_PLUGIN_PATH", str(make(tmp_path / "notes.yaml")))
+    assert names() == ["notes.yaml"]
+    assert discovery.is_descriptor("notes.yaml")
+    assert not discovery.is_descriptor("libfl_a.so")
+
+
+def test_what_others_could_change_is_refused_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "p"
+    make(folder / "libfl_open.so").chmod(0o666)
+    make(folder / "mine.fl.yaml")
+    (folder / "link.fl.yaml").symlink_to(make(tmp_path / "elsewhere.yaml"))
+    make(folder / "open" / "libfl_b.so").parent.chmod(0o777)
+    monkeypatch.setenv("TORCH_FL_PLUGIN_PATH", str(folder))
+    assert names() == ["mine.fl.yaml"]
+    reasons = {Path(path).name: reason for path, _, reason in discovery.refused}
+    assert "leads out of the folder" in reasons["link.fl.yaml"]
+    assert "can be written by everybody" in reasons["libfl_open.so"]
+    assert f"the folder {folder / 'open'} can be written by everybody" in reasons["libfl_b.so"]
+    assert all("TORCH_FL_ALLOW_UNSAFE_PLUGINS=1" in reason for reason in reasons.values())
+    monkeypatch.setenv("TORCH_FL_ALLOW_UNSAFE_PLUGINS", "1")
+    assert len(names()) == 4
+    assert discovery.refused == []
+
+
+def test_a_link_inside_the_folder_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    versioned = make(tmp_path / "p" / "lib" / "chip.so.1")
+    (tmp_path / "p" / "libfl_chip.so").symlink_to(versioned)
+    monkeypatch.setenv("TORCH_FL_PLUGIN_PATH", str(tmp_path / "p"))
+    assert names() == ["libfl_chip.so"]
+
+
+def test_a_folder_without_plugins_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path / "p" / "libvendor.so")
+    monkeypatch.setenv("TORCH_FL_PLUGIN_PATH", str(tmp_path / "p"))
+    assert names() == []
+    assert "found none of these" in discovery.refused[0][2]

@@ -79,4 +79,5 @@ def list_plugins() -> list[PluginRecord]:
     """
     names = ("path", "source", "loaded", "reason", "chip")
     tried = [PluginRecord(**{name: row[name] for name in names}) for row in _load.core().plugin_reports()]
-    return tried + [PluginRecord(path, source, False, reason, "") for path, source, reason in discovery.refused]
+    refused = [PluginRecord(path, source, False, reason, "") for path, source, reason in discovery.refused]
+    return list(dict.fromkeys(tried + refused))

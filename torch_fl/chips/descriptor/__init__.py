@@ -4,5 +4,6 @@
 from torch_fl.chips.descriptor.errors import DescriptorError, Problem
 from torch_fl.chips.descriptor.loader import load
 from torch_fl.chips.descriptor.models import Descriptor
+from torch_fl.chips.descriptor.validation import validate
 
-__all__ = ["Descriptor", "DescriptorError", "Problem", "load"]
+__all__ = ["Descriptor", "DescriptorError", "Problem", "load", "validate"]

@@ -9,6 +9,8 @@ from typing import Literal
 
 from torch_fl.routing.errors import ConfigError
 
+MAX_PROBLEMS = 50  # of one kind: more than anyone reads
+
 
 @dataclass(frozen=True)
 class Problem:

@@ -22,6 +22,8 @@ def load(path: str | os.PathLike[str]) -> Descriptor:
     In the result every short form is written out, and ``runtime_so`` is an absolute path, or a bare name.
     """
     file = os.path.abspath(os.fsdecode(path))
+    if "\0" in file:
+        raise DescriptorError([Problem(repr(file), 0, 0, "", "a path", "one with a NUL character")])
     tree = extends.read_merged(file)
     problems = _replace_paths(tree) + _twice(tree)
     data = tree.plain()

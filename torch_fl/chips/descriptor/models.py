@@ -15,6 +15,7 @@ from torch_fl.chips.descriptor.fields import (
     Alignment,
     Argument,
     Before,
+    ChipName,
     Count,
     DeviceType,
     Dim,
@@ -111,10 +112,12 @@ def _ranges(value: Any) -> Any:
 Pair = Annotated[list[int], Field(min_length=2, max_length=2)]
 OneRange = Annotated[SizeRange, Before(_as_range, json_schema_input_type=SizeRange | Pair)]
 SizeRanges = Annotated[
-    dict[Dim, OneRange], Before(_ranges, json_schema_input_type=dict[Dim, SizeRange | Pair] | SizeRange | Pair)
+    dict[Dim, OneRange],
+    Field(min_length=1),
+    Before(_ranges, json_schema_input_type=dict[Dim, SizeRange | Pair] | SizeRange | Pair),
 ]
 Multiples = Annotated[
-    dict[Dim, Count], Before(keyed_all, json_schema_input_type=Count | dict[Dim, Count]), Field(min_length=1)
+    dict[Dim, Count], Field(min_length=1), Before(keyed_all, json_schema_input_type=Count | dict[Dim, Count])
 ]
 OrderInput = Annotated[OrderSet, Before(as_values, json_schema_input_type=Order | list[Order] | OrderSet)]
 
@@ -179,7 +182,7 @@ class Constraints(ShapeRules):
     cast: dict[DType, DType] | None = Field(
         None, description="Computed in another type and cast back: {bfloat16: float32}."
     )
-    arguments: dict[Argument, ArgumentInput] | None = Field(
+    arguments: Annotated[dict[Argument, ArgumentInput], Field(max_length=64)] | None = Field(
         None, description="Rules for single arguments, by their names in the operator's schema."
     )
     require: Expressions | None = Field(None, description="Expressions that must hold: self.size(1) == mat2.size(0).")
@@ -250,8 +253,8 @@ class CFunction(Model):
 
 Codes = Annotated[
     list[Annotated[int, Field(ge=-(2**31), lt=2**31)]],
-    Before(many, json_schema_input_type=int | list[int]),
     Field(min_length=1, max_length=64),
+    Before(many, json_schema_input_type=int | list[int]),
 ]
 
 
@@ -386,7 +389,7 @@ class Descriptor(Model):
     extends: Annotated[list[FilePath], Before(many, json_schema_input_type=FilePath | list[FilePath])] | None = Field(
         None, description="Descriptors to start from, relative to this file. Mappings merge; what is later wins."
     )
-    name: Name = Field(description="The chip's name. Default: the file's name without .fl.yaml or .yaml.")
+    name: ChipName = Field(description="The chip's name. Default: the file's name without .fl.yaml or .yaml.")
     device_type: DeviceType | None = Field(None, description='With npu, torch.device("npu:0") means this chip.')
     vendor: Text | None = Field(None, description="Who makes it.")
     chip_model: Text | None = Field(None, description="Which chip.")
@@ -400,9 +403,7 @@ class Descriptor(Model):
         default_factory=lambda: Capabilities.model_validate({}), description="What its devices can do."
     )
     runtime: Runtime | None = Field(None, description="A plain library's functions beyond kernels.")
-    supported_ops: Annotated[list[Op], Field(max_length=4096)] = Field(
-        default_factory=list, description="The operators that it computes."
-    )
+    supported_ops: list[Op] = Field(default_factory=list, description="The operators that it computes.")
     fallback_policy: FallbackPolicy = Field(
         default_factory=lambda: FallbackPolicy.model_validate({}),
         description="What is done with calls that would leave the chip.",

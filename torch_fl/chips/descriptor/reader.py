@@ -11,17 +11,18 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Any
 
 import yaml
 
 from torch_fl.chips import trust
-from torch_fl.chips.descriptor.errors import DescriptorError, Problem
+from torch_fl.chips.descriptor.errors import MAX_PROBLEMS, DescriptorError, Problem
 from torch_fl.chips.descriptor.source import Key, Node, Scalar, key_path, shown
 
 MAX_BYTES = 2**20
-MAX_NODES = 40_000
+MAX_NODES = 20_000
+MAX_ENTRIES = 4096  # of one mapping or list
 MAX_DEPTH = 24
 MAX_KEY = 200
 
@@ -123,7 +124,7 @@ class _Composer:
             mark = error.problem_mark or error.context_mark
             said = " ".join(filter(None, (error.context, error.problem)))
             fix = next((hint for part, hint in _HINTS.items() if part in said), "")
-            raise self._fatal(mark, "YAML", said, fix) from None
+            raise self._fatal(mark, "YAML", said.removeprefix("found "), fix) from None
         except (yaml.YAMLError, ValueError) as error:
             raise self._fatal(None, "YAML", str(error)[:200].replace("\n", " ")) from None
 
@@ -136,6 +137,8 @@ class _Composer:
 
     def _note(self, mark: Any, path: tuple[Key, ...], expected: str, found: str, fix: str = "") -> None:
         self.problems.append(self._problem(mark, path, expected, found, fix))
+        if len(self.problems) > MAX_PROBLEMS:
+            raise self._fatal(mark, "fewer mistakes", f"{MAX_PROBLEMS} up to here")
 
     def tree(self) -> Node:
         root: Node | None = None
@@ -156,7 +159,9 @@ class _Composer:
         self._count += 1
         mark = event.start_mark
         if self._count > MAX_NODES:
-            raise self._fatal(mark, f"at most {MAX_NODES} values in a file", "more", "Split it, and use extends")
+            raise self._fatal(
+                mark, f"at most {MAX_NODES} keys and values in a file", "more", "Split it, and use extends"
+            )
         if depth > MAX_DEPTH:
             raise self._fatal(mark, f"at most {MAX_DEPTH} levels of nesting", "more")
         self._refuse_extras(event, path)
@@ -185,6 +190,7 @@ class _Composer:
     def _list(self, path: tuple[Key, ...], depth: int) -> list[Node]:
         items: list[Node] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            self._bound(event, items)
             items.append(self._node(event, (*path, len(items)), depth + 1))
         return items
 
@@ -192,6 +198,7 @@ class _Composer:
         entries: dict[Key, Node] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             mark = event.start_mark
+            self._bound(event, entries)
             key = self._key(event, path, depth)
             node = self._node(next(self._events), (*path, key), depth + 1)
             node.key_line, node.key_column = mark.line + 1, mark.column + 1
@@ -202,6 +209,10 @@ class _Composer:
                 self._note(mark, (*path, key), f"a value behind {key}:", "nothing", "Give one, or remove the key")
             entries.setdefault(key, node)
         return entries
+
+    def _bound(self, event: Any, collected: Sized) -> None:
+        if len(collected) >= MAX_ENTRIES:
+            raise self._fatal(event.start_mark, f"at most {MAX_ENTRIES} entries", "more", "Split it, and use extends")
 
     def _key(self, event: Any, path: tuple[Key, ...], depth: int) -> Key:
         node = self._node(event, path, depth + 1)
@@ -216,6 +227,10 @@ class _Composer:
 
     def _scalar(self, event: Any, path: tuple[Key, ...]) -> Scalar:
         text: str = event.value
+        strange = _UNPRINTABLE.search(text)
+        if strange is not None:  # escaped: "\0"
+            self._note(event.start_mark, path, "printable text", f"the character U+{ord(strange[0]):04X}", "Remove it")
+            return ""
         if not event.implicit[0]:  # in quotes, or a block of text
             return text
         if text in _WORDS:

@@ -11,11 +11,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from torch_fl._suggest import nearest
-from torch_fl.chips.descriptor.errors import Problem
+from torch_fl.chips.descriptor.errors import MAX_PROBLEMS, Problem
 from torch_fl.chips.descriptor.models import Descriptor
 from torch_fl.chips.descriptor.source import Node, shown
-
-MAX_PROBLEMS = 50
 
 _YES_NO = {"yes": "true", "on": "true", "no": "false", "off": "false", "y": "true", "n": "false"}
 
@@ -25,13 +23,14 @@ def problems(error: ValidationError, tree: Node) -> list[Problem]:
     details = error.errors(include_url=False, include_input=True)
     found = [_problem(detail, tree) for detail in details[:MAX_PROBLEMS]]
     if len(details) > MAX_PROBLEMS:
-        found.append(tree.problem((), "fewer mistakes", f"{len(details) - MAX_PROBLEMS} more"))
+        rest = f"{len(details) - MAX_PROBLEMS} more, of which this is the first"
+        found.append(tree.problem(details[MAX_PROBLEMS]["loc"], "fewer mistakes", rest))
     return list(dict.fromkeys(found))
 
 
 def _problem(detail: Any, tree: Node) -> Problem:
     path = [step for step in detail["loc"] if step != "[key]"]
-    if detail["type"] == "extra_forbidden":
+    if detail["type"] in ("extra_forbidden", "invalid_key"):
         keys = valid_keys(path[:-1])
         expected = f"one of the keys {', '.join(keys)}"
         return tree.problem(path, expected, shown(path[-1]), suggestion=nearest(str(path[-1]), keys), at_key=True)
