@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_fl import _load
-from torch_fl.chips import discovery
 
 
 @dataclass(frozen=True)
@@ -78,6 +77,4 @@ def list_plugins() -> list[PluginRecord]:
     Files that others could change come last: they were not tried.
     """
     names = ("path", "source", "loaded", "reason", "chip")
-    tried = [PluginRecord(**{name: row[name] for name in names}) for row in _load.core().plugin_reports()]
-    refused = [PluginRecord(path, source, False, reason, "") for path, source, reason in discovery.refused]
-    return list(dict.fromkeys(tried + refused))
+    return [PluginRecord(**{name: row[name] for name in names}) for row in _load.core().plugin_reports()]

@@ -14,13 +14,15 @@ from torch_fl._suggest import nearest
 from torch_fl.chips.descriptor.errors import DescriptorError, Problem
 from torch_fl.chips.descriptor.fields import DTYPES
 from torch_fl.chips.descriptor.loader import load
+from torch_fl.chips.descriptor.lower import lower
 from torch_fl.chips.descriptor.models import ArgumentRules, Descriptor, Op
 from torch_fl.chips.descriptor.source import Key, shown
 from torch_fl.routing import operators
+from torch_fl.routing.errors import ConfigError
 
 Place = tuple[Key, ...]
 
-_LOWER = "torch_fl.chips.descriptor.lower"
+_OVERRIDES = "torch_fl.routing.override_expressions"
 
 
 def validate(path: str | os.PathLike[str]) -> list[Problem]:
@@ -30,6 +32,7 @@ def validate(path: str | os.PathLike[str]) -> list[Problem]:
     except DescriptorError as error:
         return error.problems
     found = [*_library(descriptor), *_operators(descriptor), *_types(descriptor), *_arguments(descriptor)]
+    found += _overrides(descriptor)
     places = {(problem.file, problem.line, problem.column) for problem in found}
     found += [p for p in _lowering(descriptor) if (p.file, p.line, p.column) not in places]  # said already
     return sorted(dict.fromkeys(found), key=lambda problem: (problem.file, problem.line, problem.column))
@@ -46,10 +49,8 @@ def _library(descriptor: Descriptor) -> Iterator[Problem]:
 
 def _lowering(descriptor: Descriptor) -> list[Problem]:
     """Return what is wrong with expressions and signatures: found out by compiling them."""
-    if importlib.util.find_spec(_LOWER) is None:
-        return []
     try:
-        importlib.import_module(_LOWER).lower(descriptor)
+        lower(descriptor)
     except DescriptorError as error:
         return error.problems
     return []
@@ -84,6 +85,26 @@ def _operator(descriptor: Descriptor, name: str, place: Place, *, one: bool) -> 
         yield descriptor.problem(
             place, f"one of {', '.join(names[:8])}", shown(name), suggestion=close, at_key=name_is_key
         )
+
+
+def _overrides(descriptor: Descriptor) -> Iterator[Problem]:
+    """Compile the expressions of operators that stand for operators."""
+    if importlib.util.find_spec(_OVERRIDES) is None:
+        return
+    compile_expression = importlib.import_module(_OVERRIDES).compile_expression
+    for name, fallback in (descriptor.fallback_policy.op_specific or {}).items():
+        base, _, overload = name.partition(".")
+        known = operators.overloads(base)
+        schema = known.get(overload) or next(iter(known.values()), None)
+        if schema is None or fallback.override is None or fallback.override.expression is None:
+            continue
+        try:
+            compile_expression(fallback.override.expression, [argument.name for argument in schema.arguments])
+        except ConfigError as error:
+            place = ("fallback_policy", "op_specific", name, "override", "expression")
+            said = str(error).partition(", in an override")[0].removeprefix("expected ")
+            expected, _, found = said.rpartition(", found ")
+            yield descriptor.problem(place, expected or "an expression of operators", found)
 
 
 def _types(descriptor: Descriptor) -> Iterator[Problem]:
