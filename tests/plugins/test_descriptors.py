@@ -138,7 +138,7 @@ def test_the_name_comes_from_the_file(name: str) -> None:
 
 
 def test_a_file_name_that_is_no_name(tmp_path: Path) -> None:
-    assert "a name of letters" in errors(write(tmp_path, "my chip.yaml", "runtime_so: a.so\n"))
+    assert "at most 63 letters" in errors(write(tmp_path, "my chip.yaml", "runtime_so: a.so\n"))
 
 
 def test_every_mistake_is_reported_in_the_order_of_the_text(tmp_path: Path) -> None:

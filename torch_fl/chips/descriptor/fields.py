@@ -30,7 +30,6 @@ PYTORCH_DEVICE_TYPES = (
 )
 ALL = "all"  # of the dimensions
 MAX_NAME = 64
-MAX_CHIP_NAME = 63
 MAX_EXPRESSION = 1000
 MAX_TEXT = 4000
 MAX_DIMS = 64
@@ -45,7 +44,7 @@ _SIZE = r"(\d{1,18}(?:\.\d{1,6})?) ?([KMGT]i?B|B)?"
 _OPERATOR = r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?"
 _C_NAME = r"[A-Za-z_]\w*"
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
-_CHIP_NAME = r"[A-Za-z0-9_][A-Za-z0-9_-]*"
+_CHIP_NAME = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"
 _DEVICE_TYPE = r"[a-z_][a-z0-9_]*"
 
 
@@ -236,7 +235,7 @@ Name = Annotated[
 ChipName = Annotated[
     str,
     PlainValidator(
-        _matching(_CHIP_NAME, "a name of letters, digits, _ and -", MAX_CHIP_NAME),
+        _matching(_CHIP_NAME, "a name of at most 63 letters, digits, _ and -"),
         json_schema_input_type=_pattern(_CHIP_NAME),
     ),
 ]
