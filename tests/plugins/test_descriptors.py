@@ -401,6 +401,20 @@ def test_a_group_with_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, w
     assert "can be written by the group" in errors(path)
 
 
+def test_a_group_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    import grp
+    import pwd
+    from types import SimpleNamespace as Entry
+
+    users = [Entry(pw_name="root", pw_uid=0, pw_gid=0), Entry(pw_name="me", pw_uid=7, pw_gid=7)]
+    groups = {7: Entry(gr_mem=[]), 8: Entry(gr_mem=["me", "root"]), 9: Entry(gr_mem=["me", "other"])}
+    monkeypatch.setattr(pwd, "getpwall", lambda: users)
+    monkeypatch.setattr(grp, "getgrgid", lambda group: groups[group])
+    assert [trust._alone(group, 7) for group in (7, 8, 9, 10)] == [True, True, False, False]
+    users.append(Entry(pw_name="guest", pw_uid=11, pw_gid=7))
+    assert not trust._alone(7, 7)
+
+
 @pytest.mark.parametrize("levels", [1, 2])
 def test_a_folder_that_everybody_can_write(tmp_path: Path, levels: int) -> None:
     path = write(tmp_path, "a/b/x.yaml", "runtime_so: a.so\n")
@@ -452,13 +466,21 @@ def test_plugins_that_others_could_change_are_skipped_with_the_reason(tmp_path: 
     compile_plugin(folder, "open").chmod(0o777)
     (tmp_path / "elsewhere").mkdir()
     (folder / "libfl_link.so").symlink_to(compile_plugin(tmp_path / "elsewhere", "link"))
+    write(folder, "open.fl.yaml", "runtime_so: libfl_mine.so\n").chmod(0o666)
+    write(folder, "wrong.fl.yaml", "runtime_so: libfl_mine.so\nvendro: x\n")
     found = listed(folder)
     assert found["libfl_mine.so"] == (True, "")
     assert not found["libfl_open.so"][0]
     assert "can be written by everybody" in found["libfl_open.so"][1]
     assert not found["libfl_link.so"][0]
     assert "leads out of the folder" in found["libfl_link.so"][1]
-    assert all(loaded for loaded, _ in listed(folder, **{trust.VARIABLE: "1"}).values())
+    assert not found["open.fl.yaml"][0]
+    assert "can be written by everybody" in found["open.fl.yaml"][1]
+    assert not found["wrong.fl.yaml"][0]
+    assert f"{folder}/wrong.fl.yaml:2:1: vendro: expected one of the keys" in found["wrong.fl.yaml"][1]
+    believed = listed(folder, **{trust.VARIABLE: "1"})
+    assert believed["libfl_open.so"] == believed["libfl_link.so"] == (True, "")
+    assert not believed["wrong.fl.yaml"][0]
 
 
 def test_a_folder_without_plugins_is_reported_and_nothing_in_it_is_loaded(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.plugins.test_descriptors import FULL
-from torch_fl.chips.descriptor import DescriptorError, Problem, load, validate
+from torch_fl.chips.descriptor import DescriptorError, Problem, load, reader, validate
 from torch_fl.chips.descriptor.lower import lower
 
 CORPUS = sorted((Path(__file__).parent / "descriptors").glob("*.yaml"))
@@ -66,6 +66,13 @@ def test_loading_raises_one_kind_of_error(path: Path) -> None:
         lower(load(path))
     assert caught.value.problems
     assert str(caught.value.problems[0]) in str(caught.value)
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_without_libyaml_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyYAML's own parser counts and words a little differently."""
+    monkeypatch.setattr(reader, "_Loader", yaml.BaseLoader)
+    assert [problem for problem in problems_of(path) if problem.line > 0 and problem.severity == "error"]
 
 
 # ---- the fuzzer: bounded by examples; HOSTILE_EXAMPLES=100000 for a long run
