@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -19,10 +17,9 @@ from torch_fl.chips.descriptor.models import ArgumentRules, Descriptor, Op
 from torch_fl.chips.descriptor.source import Key, shown
 from torch_fl.routing import operators
 from torch_fl.routing.errors import ConfigError
+from torch_fl.routing.override_expressions import compile_expression
 
 Place = tuple[Key, ...]
-
-_OVERRIDES = "torch_fl.routing.override_expressions"
 
 
 def validate(path: str | os.PathLike[str]) -> list[Problem]:
@@ -89,9 +86,6 @@ def _operator(descriptor: Descriptor, name: str, place: Place, *, one: bool) -> 
 
 def _overrides(descriptor: Descriptor) -> Iterator[Problem]:
     """Compile the expressions of operators that stand for operators."""
-    if importlib.util.find_spec(_OVERRIDES) is None:
-        return
-    compile_expression = importlib.import_module(_OVERRIDES).compile_expression
     for name, fallback in (descriptor.fallback_policy.op_specific or {}).items():
         base, _, overload = name.partition(".")
         known = operators.overloads(base)
