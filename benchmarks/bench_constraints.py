@@ -65,8 +65,11 @@ def main() -> int:
         reason, nanoseconds = core.check_rules(rules, args, out, {"compute_dtype": 6}, REPEATS)
         assert reason == "", reason
         times.append(nanoseconds)
-    print(f"a call that meets them: {min(times):.0f} ns of the processor's time (best of {ROUNDS}), target {TARGET_NS:.0f} ns")
-    return 0 if min(times) < TARGET_NS else 1
+    best = min(times)
+    print(
+        f"a call that meets them: {best:.0f} ns of the processor's time (best of {ROUNDS}), target {TARGET_NS:.0f} ns"
+    )
+    return 0 if best < TARGET_NS else 1
 
 
 if __name__ == "__main__":
