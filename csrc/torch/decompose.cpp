@@ -267,8 +267,8 @@ class OutermostDispatch {
   static c10::impl::LocalDispatchKeySet keys() {
     auto tls = c10::impl::tls_local_dispatch_key_set();
     tls.included_ = tls.included_ | c10::default_included_set;
-    tls.excluded_ =
-        (tls.excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView) | c10::autocast_dispatch_keyset;
+    tls.excluded_ = tls.excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView - c10::python_ks;
+    tls.excluded_ = tls.excluded_ | c10::autocast_dispatch_keyset;
     return tls;
   }
   c10::impl::ForceDispatchKeyGuard guard_;
@@ -325,6 +325,7 @@ Decomposition plan_decomposition(Call& call, Plan& plan, std::string* what) {
     const py::tuple answer = python_function(kDecompositions, "analyse")(call.entry.kernel_name, call.device->index,
                                                                          functional_arguments(call), expected);
     *what = answer[1].cast<std::string>();
+    if (what->empty()) return Decomposition::None;
     return answer[0].cast<bool>() ? Decomposition::Taken : Decomposition::Refused;
   });
 }

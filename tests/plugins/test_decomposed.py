@@ -92,15 +92,12 @@ for got, want in ((out, F.silu(x)), (z, F.silu(x)), (strided, F.silu(x.t()))):
 assert strided.stride() == F.silu(x.t()).stride()
 halves = F.silu(y.half())
 torch.testing.assert_close(halves.cpu(), F.silu(x.half()))
-wide = torch.empty(4, 6, device="fl", dtype=torch.float64)
-torch.ops.aten.silu.out(y, out=wide)  # the CPU knows what to do with it
-torch.testing.assert_close(wide.cpu(), torch.ops.aten.silu.out(x, out=torch.empty(4, 6, dtype=torch.float64)))
 try:
     torch.ops.aten.silu.out(y, out=torch.empty(4, 6, device="fl", dtype=torch.int64))
 except RuntimeError as error:
     print(json.dumps(str(error)))
 """
-    assert "can't be cast" in run_described(tmp_path, code)
+    assert "Found dtype Long but expected Float" in run_described(tmp_path, code)  # the CPU's own words
 
 
 def test_gradients_and_random_numbers(tmp_path: Path) -> None:

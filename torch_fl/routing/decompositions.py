@@ -48,7 +48,7 @@ def run(name: str, values: Sequence[Any]) -> Any:
 def analyse(
     name: str, device: int, values: Sequence[Any], expected: Sequence[tuple[torch.dtype, list[int]]]
 ) -> tuple[bool, str]:
-    """Tell whether a call can be decomposed on a device, and into what, or why not.
+    """Tell whether a call can be decomposed on a device, and into what, or why not ("": there is nothing to tell).
 
     Args:
         name: the overload.
@@ -60,7 +60,11 @@ def analyse(
     if key in _known_misfits:
         return False, _known_misfits[key]
     parts = Parts(overload(name), device)
-    text = _trial(parts, values, expected)
+    try:
+        text = _trial(parts, values, expected)
+    except _ItselfAgain:
+        _known_misfits[key] = ""
+        return False, ""
     if text is None and not parts.missing:
         return True, f"decomposed into {parts.listed()}"
     text = f"not decomposed: {text or parts.why_not()}"
@@ -84,6 +88,8 @@ def summary(name: str, device: int) -> tuple[bool, str] | None:
         parts = Parts(op, device)
         try:
             parts.run(_decomposition(name), _example(op, device, sizes))
+        except _ItselfAgain:
+            return None
         except _GaveUp as error:
             return False, f"not decomposed: {error}"
         except Exception:  # no example of a call
@@ -190,6 +196,8 @@ def _trial(parts: Parts, values: Sequence[Any], expected: Sequence[tuple[torch.d
 
     try:
         results = parts.run(_decomposition(parts.name), values)
+    except _ItselfAgain:
+        raise
     except _GaveUp as error:
         return str(error)
     except Exception as error:  # whatever a decomposition does with arguments that it was not written for
@@ -202,6 +210,10 @@ def _trial(parts: Parts, values: Sequence[Any], expected: Sequence[tuple[torch.d
         if result.dtype != dtype or list(result.shape) != list(sizes):
             return f"its decomposition gives {result.dtype} {list(result.shape)}, expected {dtype} {list(sizes)}"
     return None
+
+
+class _ItselfAgain(Exception):
+    """What is listed as a decomposition calls the operator itself."""
 
 
 class _GaveUp(Exception):
@@ -256,7 +268,7 @@ class Parts:
         if not self._moves_data(op, args, kwargs):
             return op(*args, **kwargs)
         if op is self.op:
-            raise _GaveUp("its decomposition calls the operator itself")
+            raise _ItselfAgain
         if op._schema.name == "aten::copy_":
             self._see_copy(args[0], args[1])
         elif self._is_composed(op, args, kwargs):
@@ -267,7 +279,12 @@ class Parts:
         from torch.utils import _pytree
 
         base = op._schema.name.partition("::")[2]
-        if base in _FREE or op.is_view or (base == "zero_" and _load.core().can_fill(self.device)):
+        if (
+            op.namespace == "prim"
+            or base in _FREE
+            or op.is_view
+            or (base == "zero_" and _load.core().can_fill(self.device))
+        ):
             return False
         return any(map(_is_on_fl, _pytree.tree_leaves((args, kwargs))))
 

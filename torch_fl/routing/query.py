@@ -147,10 +147,15 @@ def _kernel_info(chip: str, row: Mapping[str, Any]) -> KernelInfo:
         dtypes=tuple(row["dtypes"]),
         checks_call=row.get("checks_call", False),
         route=row["route"],
-        rules=tuple(row.get("rules", ())),
+        rules=tuple(_rule_text(rule) for rule in row.get("rules", ())),
         casts=tuple(map(tuple, row.get("casts", ()))),
         alignment=row.get("alignment", 0),
     )
+
+
+def _rule_text(rule: str) -> str:
+    """Without the places that a failing call would fill in."""
+    return rule.replace("{item}", "").replace("{position}", "each")
 
 
 def _override_text(row: Mapping[str, Any]) -> str:
