@@ -243,8 +243,8 @@ struct Depth {
   explicit Depth(const Operator& op) {
     if (++g_depth <= kMaxDepth) return;
     --g_depth;
-    throw runtime::Error(FL_INVALID_ARGUMENT, "dispatch() calls itself without end: " + op.name + " is " +
-                                                  std::to_string(kMaxDepth) + " calls deep");
+    throw runtime::Error(FL_INVALID_ARGUMENT, "dispatch() calls itself without end: " + std::to_string(kMaxDepth) +
+                                                  " calls are inside each other, the last of " + op.name);
   }
   ~Depth() { --g_depth; }
 };
@@ -505,7 +505,7 @@ void add_operator(PythonChip& chip, const std::string& name, const Names& dtypes
   const auto handle = find_overload(name);
   if (!handle.has_value()) throw py::key_error(name);
   const Entry& entry = entry_for(*handle);
-  if (entry.kernel_name != name) {
+  if (entry.kernel_name != name && !entry.random) {  // operators that draw numbers are listed as they are called
     throw py::value_error("the operator " + name + " is a form of " + entry.kernel_name +
                           "; list that one, of which the in-place and out= forms follow");
   }

@@ -103,7 +103,7 @@ def test_what_dispatch_gets() -> None:
         params = seen["aten::sum.dim_IntList"][1]
         assert params == {"dim": [1], "keepdim": True, "dtype": "float64"}, params
         conv, = [v for k, v in seen.items() if "convolution" in k]
-        assert conv[1]["bias"] is None and conv[1]["stride"] == [2], conv
+        assert conv[1]["bias"] is None and conv[1]["stride"][-1] == 2, conv
         assert seen["aten::add.Tensor"][0][1] == ("other", "bfloat16", (), (), 1), seen["aten::add.Tensor"]
         """
     )
@@ -157,7 +157,7 @@ def test_operators_dtypes_and_supports() -> None:
         assert {(r.route, r.reason) for r in torch_fl.counters().where(op="aten::mm")} == {
             ("kernel", "the chip's kernel"), ("host", "the kernel does not compute in float64"),
             ("host", "at most 9 rows")}
-        row = next(r for r in torch_fl.query_op("aten::mm").rows if r.chip == "chip")
+        row = next(r for r in torch_fl.query_op("aten::mm").rows if r.chip == "chip" and not r.overload)
         assert row.kernel.dtypes == ("float32",) and row.kernel.checks_call and row.chosen == "kernel"
         exp = [r for r in torch_fl.query_op("aten::exp").rows if r.chip == "chip" and not r.overload]
         assert exp[0].kernel is None
@@ -620,7 +620,7 @@ def test_a_dispatch_that_computes_on_the_device() -> None:
         d = chip(compute)
         assert torch.ones(3, device=d).relu().tolist() == [2, 2, 2]
         error = error_of(lambda: torch.ones(2, device=d).exp(), RuntimeError)
-        assert "dispatch() calls itself without end: aten::exp" in str(error), error
+        assert "dispatch() calls itself without end: 32 calls are inside" in str(error) and len(str(error)) < 900, error
         assert 1 < len(depth) < 200
         assert torch.ones(3, device=d).relu().tolist() == [2, 2, 2]
         """
@@ -732,8 +732,6 @@ def test_fork_and_data_loaders() -> None:
         "class Late:\n    def __init__(self): self.x = torch.ones(4, device=d)\n"
         "    def __del__(self):\n        try: self.x.relu()\n        except RuntimeError: pass\nlate = Late()",
         "import sys; sys.late = torch.ones(4, device=d)",
-        "kept = []\ndef work():\n    while True: kept[:] = [torch.ones(4, 4, device=d).relu()]\n"
-        "threading.Thread(target=work, daemon=True).start(); import time; time.sleep(0.2)",
     ],
 )
 def test_the_end_of_a_process(code: str) -> None:
@@ -811,7 +809,7 @@ def test_graph_compile_is_kept() -> None:
 def test_the_example_learns() -> None:
     output = succeed(f"import runpy; runpy.run_path({str(ROOT / 'examples' / 'numpy_chip.py')!r}, run_name='__main__')")
     for op in ("mm", "add", "relu"):
-        assert re.search(rf"^.*\baten::{op}\b.*numpy.*\bkernel\b", output, re.M), output
+        assert re.search(rf"^.*\baten::{op}_?[. ].*numpy.*\bkernel\b", output, re.M), output
     accuracy = re.search(r"accuracy ([\d.]+)", output)
     assert accuracy is not None
     assert float(accuracy[1]) >= 0.93

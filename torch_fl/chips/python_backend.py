@@ -37,6 +37,7 @@ ITEM_SIZES = {
 }
 # Of these numpy has no type; their elements can be had as unsigned integers.
 WITHOUT_NUMPY = frozenset(name for name in ITEM_SIZES if name.startswith(("bfloat", "float8"))) | {"complex32"}
+MESSAGE = 300  # characters of either end of a long message
 BITS = {1: "uint8", 2: "uint16", 4: "uint32"}
 
 
@@ -425,7 +426,10 @@ class _Adapter:
             call.close()
 
     def _failure(self, what: str, error: Exception) -> str:
-        return f"{self.name} ({self.where}): {what} failed: {type(error).__name__}: {error}"
+        text = str(error)
+        if len(text) > 2 * MESSAGE:
+            text = f"{text[:MESSAGE]} ... {text[-MESSAGE:]}"
+        return f"{self.name} ({self.where}): {what} failed: {type(error).__name__}: {text}"
 
     # ---- Memory
     def allocate(self, nbytes: int) -> int:
