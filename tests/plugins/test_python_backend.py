@@ -79,6 +79,12 @@ def test_results_are_those_of_the_cpu() -> None:
         close(x.exp().cpu(), a.exp())                            # None: routed on
         (row,) = torch_fl.counters().where(op="aten::exp")
         assert row.route == "host" and "dispatch() returned None" in row.reason, row
+        with torch_fl.config(fallback="deny"):
+            assert "dispatch() returned None" in str(error_of(x.exp, torch_fl.UnsupportedOpError))
+        row = torch_fl.query_op("aten::uniform_").rows[-1]       # draws numbers: not asked for
+        assert row.chip == "chip" and row.kernel is None
+        row = [r for r in torch_fl.query_op("aten::exp").rows if r.chip == "chip" and not r.overload][0]
+        assert row.kernel.checks_call and row.routes == ("kernel", "host"), row
         """
     )
 
@@ -575,6 +581,13 @@ def test_deletions_do_no_harm() -> None:
 def test_views_end_with_the_call() -> None:
     check(
         """
+        import weakref
+        class Pages(torch_fl.MemoryAllocator):
+            alignment, pages = 16, []
+            def allocate(self, nbytes):
+                page = np.empty(nbytes, np.uint8)
+                self.pages.append(weakref.ref(page))
+                return page
         kept = []
         def keep(op, tensors, params):
             if op == "aten::relu":
@@ -587,7 +600,7 @@ def test_views_end_with_the_call() -> None:
                 kept.append(params["out"][0].torch())
                 kept[-1].fill_(7)
                 return params["out"]
-        d = chip(keep)
+        d = chip(keep, memory=Pages)
         x = torch.ones(3, device=d)
         assert x.relu().sum().item() == 3
         view = kept.pop()
@@ -600,7 +613,14 @@ def test_views_end_with_the_call() -> None:
             assert f"kept an array of {what} after the call" in str(error), error
         del x
         gc.collect(); torch.fl.empty_cache()
-        assert kept[0].shape == (3,) and kept[0].sum() is not None   # readable for ever
+        assert kept[0].sum() is not None        # readable for ever: the memory is still there
+        Pages.live = lambda: [p for p in Pages.pages if p() is not None]
+        assert Pages.live() and torch.fl.memory_reserved(d) == 0
+        kept.clear(); del error
+        x = torch.ones(3, device=d)
+        del x
+        torch.fl.empty_cache()
+        assert not Pages.live()
         """
     )
 

@@ -280,10 +280,10 @@ class TensorView:
             # Outputs of such chips are dense (see make_row in python_chip.cpp).
             self._call.adapter.memory.copy_in(self.address, memoryview(array.tobytes()))
 
-    def _close(self) -> bool:
-        """Let go of the memory. False: an array that looks at it was kept."""
+    def _close(self) -> Any:
+        """Let go of the memory; return it, if an array that looks at it was kept."""
         memory, self._memory = self._memory, None
-        return memory is None or sys.getrefcount(memory) <= 2  # `memory`, and the argument
+        return memory if memory is not None and sys.getrefcount(memory) > 2 else None  # 2: `memory`, the argument
 
 
 def _number_array(value: Any, dtype: str) -> Array:
@@ -352,10 +352,11 @@ class _Call:
                 where = "the result" if len(self.outs) == 1 else f"result {i}"
                 raise type(error)(f"{where} does not fit: {error}") from None
 
-    def close(self) -> list[str]:
-        """End the views; return the names of those whose arrays were kept."""
+    def close(self) -> list[tuple[str, Any]]:
+        """End the views; return names and memory of those of which arrays were kept."""
         self.open = False
-        return [view.name for view in (*self.inputs, *self.outs) if view is not None and not view._close()]
+        memories = [(view.name, view._close()) for view in (*self.inputs, *self.outs) if view is not None]
+        return [(name, memory) for name, memory in memories if memory is not None]
 
 
 class _Adapter:
@@ -365,9 +366,9 @@ class _Adapter:
         self.name, self.backend, self.memory, self.index = name, backend, memory, index
         self.coherent = bool(memory.host_coherent)
         self.where = name
-        self._buffers: dict[int, Any] = {}
-        self._kept: list[Any] = []
-        self._arrays_were_kept = False
+        self._buffers: dict[int, Any] = {}  # by address
+        self._watched: list[Any] = []  # memory at which arrays looked when their call was over
+        self._to_free: list[tuple[int, Callable[[int], None]]] = []
 
     def open(self) -> dict[str, Any] | None:
         """Initialise the device; return what the class says about it."""
@@ -397,11 +398,11 @@ class _Adapter:
             raise
         finally:
             kept = call.close()
-            if kept:
-                self._arrays_were_kept = True  # nothing is given back any more, so that they can be looked at
+            self._watched += (memory for _, memory in kept)
         if kept and not failed:
+            names = ", ".join(name for name, _ in kept)
             raise RuntimeError(
-                f"{self.name} ({self.where}): dispatch of {op} kept an array of {', '.join(kept)} after the call. The "
+                f"{self.name} ({self.where}): dispatch of {op} kept an array of {names} after the call. The "
                 "memory is another tensor's soon: keep a copy"
             )
         return done
@@ -469,11 +470,13 @@ class _Adapter:
         return address
 
     def _release(self, address: int, free: Callable[[int], None]) -> None:
-        buffer = self._buffers.pop(address, None)
-        if self._arrays_were_kept:
-            self._kept.append(buffer)
-        elif buffer is None:
-            free(address)
+        """Free memory, or wait until no array looks at any: a traceback may hold some, too."""
+        self._to_free.append((address, free))
+        self._watched = [memory for memory in self._watched if sys.getrefcount(memory) > 3]  # 3: list, loop, argument
+        while self._to_free and not self._watched:
+            address, free = self._to_free.pop()
+            if self._buffers.pop(address, None) is None:
+                free(address)
 
     def copy_in(self, destination: int, source: int, nbytes: int) -> None:
         """Copy from the host to the device."""
@@ -500,7 +503,7 @@ PROPERTIES: dict[str, type] = {
     "peak_bandwidth": float,
 }
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _graph_compilers: dict[str, list[Callable[..., Any]]] = {}
 
 
