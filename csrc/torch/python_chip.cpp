@@ -422,11 +422,11 @@ fl_kernel PythonChip::make_row(const Entry& entry, uint64_t dtypes) {
 void PythonChip::add_row(const Entry& entry, uint64_t dtypes) { kernels.push_back(make_row(entry, dtypes)); }
 
 const fl_kernel* PythonChip::row_on_demand(const Entry& entry) {
-  if (!asks_for_everything_) return nullptr;
+  // Random numbers are the same on every chip unless a class lists the operators that draw its own.
+  if (!asks_for_everything_ || entry.random) return nullptr;
   const auto handle = find_overload(entry.kernel_name);
   if (!handle.has_value()) return nullptr;
   const Entry& functional = entry_for(*handle);
-  // Random numbers are the same on every chip unless a class lists the operators that draw its own.
   if (functional.random || !functional.tensor_returns || interpreter_gone()) return nullptr;
   const py::gil_scoped_acquire gil;  // before the mutex, as everywhere
   const std::lock_guard lock(mutex_);
