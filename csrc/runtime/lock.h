@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <utility>
 
 #include "error.h"
 
@@ -15,22 +16,29 @@ struct OuterLock {
   void* (*leave)();  ///< lets go of it; null: the calling thread did not have it
   void (*enter)(void* left);
 };
-/// Set once, by the glue; null: there is none.
+/// Set once, by the glue, with the first chip that needs it; null: a Lock is a mutex's, and no more.
 inline std::atomic<const OuterLock*> outer_lock{nullptr};
 
 class Lock {
  public:
   /// Throws where the thread has it already: the chip used, in one of its functions, the device that had called that.
-  explicit Lock(std::mutex& mutex) : mutex_(mutex), around_(innermost_) {
+  explicit Lock(std::mutex& mutex) : mutex_(mutex), outer_(outer_lock.load(std::memory_order_acquire)) {
+    if (outer_ == nullptr) {
+      mutex.lock();
+      return;
+    }
     if (held(mutex)) {
       throw Error(FL_INTERNAL,
                   "a function of a chip that opens a device, or allocates or frees its memory, used that device");
     }
-    if (!mutex.try_lock()) wait();
-    innermost_ = this;
+    if (!mutex.try_lock()) {
+      left_ = outer_->leave();
+      mutex.lock();
+    }
+    around_ = std::exchange(innermost_, this);
   }
   ~Lock() {
-    innermost_ = around_;
+    if (outer_ != nullptr) innermost_ = around_;
     mutex_.unlock();
     if (left_ != nullptr) outer_->enter(left_);
   }
@@ -38,6 +46,7 @@ class Lock {
 
   /// Whether the calling thread has it.
   static bool held(const std::mutex& mutex) noexcept {
+    if (outer_lock.load(std::memory_order_relaxed) == nullptr) return false;
     for (const Lock* lock = innermost_; lock != nullptr; lock = lock->around_) {
       if (&lock->mutex_ == &mutex) return true;
     }
@@ -45,15 +54,9 @@ class Lock {
   }
 
  private:
-  void wait() {
-    outer_ = outer_lock.load(std::memory_order_acquire);
-    if (outer_ != nullptr) left_ = outer_->leave();
-    mutex_.lock();
-  }
-
   std::mutex& mutex_;
-  const Lock* around_;
-  const OuterLock* outer_ = nullptr;
+  const OuterLock* const outer_;
+  const Lock* around_ = nullptr;
   void* left_ = nullptr;
   static inline thread_local constinit const Lock* innermost_ = nullptr;
 };

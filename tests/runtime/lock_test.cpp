@@ -45,6 +45,32 @@ class Scripted : public HostedChip {
   std::function<void()> while_allocating;
 };
 
+/// Stands in for the interpreter's lock.
+struct Outer {
+  std::mutex mutex;
+  static thread_local bool mine;
+  static Outer& get() {
+    static Outer outer;
+    return outer;
+  }
+  void enter() {
+    mutex.lock();
+    mine = true;
+  }
+  void leave() {
+    mine = false;
+    mutex.unlock();
+  }
+};
+thread_local bool Outer::mine = false;
+
+const OuterLock kOuter{+[]() -> void* {
+                         if (!Outer::mine) return nullptr;
+                         Outer::get().leave();
+                         return &Outer::get();
+                       },
+                       +[](void* left) { static_cast<Outer*>(left)->enter(); }};
+
 struct Loaded {
   explicit Loaded(const std::string& name) {
     auto made = std::make_unique<Scripted>(name);
@@ -52,7 +78,9 @@ struct Loaded {
     const int32_t index = Registry::get().device_count();
     Registry::get().load_hosted(std::move(made), {name, "test"});
     device = &Registry::get().device(index);
+    outer_lock.store(&kOuter);
   }
+  ~Loaded() { outer_lock.store(nullptr); }
   Scripted* chip;
   Device* device;
   Allocator& allocator() const { return device->allocator(); }
@@ -89,35 +117,8 @@ TEST(Lock, AllocatingWhileTheChipAllocatesIsAnError) {
   EXPECT_NE(text.find("used that device"), std::string::npos) << text;
 }
 
-/// Stands in for the interpreter's lock.
-struct Outer {
-  std::mutex mutex;
-  static thread_local bool mine;
-  static Outer& get() {
-    static Outer outer;
-    return outer;
-  }
-  void enter() {
-    mutex.lock();
-    mine = true;
-  }
-  void leave() {
-    mine = false;
-    mutex.unlock();
-  }
-};
-thread_local bool Outer::mine = false;
-
-const OuterLock kOuter{+[]() -> void* {
-                         if (!Outer::mine) return nullptr;
-                         Outer::get().leave();
-                         return &Outer::get();
-                       },
-                       +[](void* left) { static_cast<Outer*>(left)->enter(); }};
-
 TEST(Lock, AThreadThatWaitsLetsGoOfTheOuterLock) {
   const Loaded loaded("needs_outer");
-  outer_lock.store(&kOuter);
   Block* block = loaded.allocator().allocate(512, 0);
   std::promise<void> allocating, holding;
   loaded.chip->while_allocating = [&] {
@@ -143,7 +144,6 @@ TEST(Lock, AThreadThatWaitsLetsGoOfTheOuterLock) {
   }
   thread.join();
   loaded.chip->while_allocating = nullptr;
-  outer_lock.store(nullptr);
   loaded.allocator().free(large);
   EXPECT_EQ(loaded.allocator().stats().allocated_bytes.current, 0);
 }
