@@ -76,7 +76,7 @@ def test_validate_locates_mistakes(tmp_path: Path) -> None:
     output("new", "demo", "--kind", "yaml", cwd=tmp_path)
     folder = tmp_path / "torch-fl-backend-demo"
     output("build", folder)
-    file = folder / "torch_fl_backend_demo" / "demo.yaml"
+    file = folder / "torch_fl_backend_demo" / "demo.fl.yaml"
     assert output("validate", file) == f"{file}: valid\n"
     file.write_text(file.read_text().replace("aten::mm", "aten::mmm") + "vendr: x\n")
     text = output("validate", file, status=1)

@@ -37,7 +37,7 @@ class Project:
 
     def plugins(self) -> list[Path]:
         """Return what can be loaded from the project."""
-        return sorted([*self.package_folder.glob("libfl_*.so"), *self.package_folder.glob("*.yaml")])
+        return sorted([*self.package_folder.glob("libfl_*.so"), *self.package_folder.glob("*.fl.yaml")])
 
 
 def read(folder: Path) -> Project | None:
@@ -103,7 +103,7 @@ def _sources(folder: Path) -> list[Path]:
 def _with_compiler(project: Project, sources: list[Path]) -> None:
     """Compile and link in one go, without CMake."""
     cxx = any(path.suffix != ".c" for path in sources)
-    described = any(project.package_folder.glob("*.yaml"))  # then the library is the vendor's, not a plugin
+    described = any(project.package_folder.glob("*.fl.yaml"))  # then the library is the vendor's, not a plugin
     name = project.chip.replace("-", "_")
     target = project.package_folder / (f"lib{name}.so" if described else f"libfl_{name}.so")
     standard = "-std=c++20" if cxx else "-std=gnu99"
