@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events, and which of them the calling thread uses. A chip without a stream table is synchronous: its streams
 // are names only, and its events are complete as soon as they are recorded.
-#include "settings.h"
 #include "streams.h"
+#include "settings.h"
 
 #include <chrono>
 #include <string>

@@ -100,7 +100,8 @@ void bind_settings(py::module_& m) {
   m.def("set_async_execution", [](bool on) { settings.async_execution.store(on); });
   m.def("set_log_level", [](int level) { settings.log_level.store(static_cast<fl_log_level>(level)); });
   m.def("set_default_device", [](int32_t index) {
-    guarded([&] { const int32_t checked = runtime::Registry::get().device(index).index;
+    guarded([&] {
+      const int32_t checked = runtime::Registry::get().device(index).index;
       settings.default_device.store(checked);
       runtime::set_current_device(checked);  // guards leave a thread with what they found, as if it had chosen that
     });

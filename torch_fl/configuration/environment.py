@@ -6,7 +6,6 @@ A setting for operators lists them: ``TORCH_FL_FALLBACK=deny``, or ``warn,aten::
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -96,6 +95,8 @@ def known() -> set[str]:
 
 def unknown(environment: Iterable[str] | None = None) -> Iterator[tuple[str, list[str]]]:
     """Yield the variables that look like ours and mean nothing, with those that they resemble."""
+    import difflib
+
     folders = (Path(__file__).parents[1] / "chips").glob("*/libfl_*.so")
     chips = tuple(f"{PREFIX}{file.parent.name.upper()}_" for file in folders)  # a chip's own variables
     for variable in sorted(os.environ if environment is None else environment):
@@ -107,6 +108,8 @@ def refuse_misspelt() -> None:
     """Refuse a variable that nearly names a setting: who sets it believes that it holds."""
     if not any(name.startswith(PREFIX) and name not in known() for name in os.environ):
         return
+    import difflib
+
     variables = [setting.variable for setting in SETTINGS.values()]
     for variable, _ in unknown():
         close = difflib.get_close_matches(variable, variables, n=1, cutoff=_NEAR)
