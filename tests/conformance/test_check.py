@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import csv
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.plugins.helpers import ROOT
+from torch_fl.conformance.cli import app
 
 SIM = os.environ.get("FL_SIM_LIBRARY", "")
 needs_sim = pytest.mark.skipif(not SIM, reason="needs the simulator")
@@ -115,13 +119,21 @@ def test_mistakes_are_told() -> None:
     for words, text in (
         (["nosuch"], "no chip 'nosuch'"),
         (["./nosuch.so"], "no chip was loaded from"),
-        (["x", "--routes", "kernal"], "no route 'kernal'"),
-        (["x", "--dtypes", "float33"], "no element type 'float33'"),
-        ([], "name a chip"),
     ):
         result = check(*words)
         assert result.returncode == 2, words
         assert text in result.stderr, result.stderr
+
+
+def test_mistaken_options_are_told_before_anything_runs() -> None:
+    for words, text in (
+        (["x", "--routes", "kernal"], "no route 'kernal'"),
+        (["x", "--dtypes", "float33"], "no element type 'float33'"),
+        ([], "name a chip"),
+    ):
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 2, words
+        assert text in result.output, result.output
 
 
 @needs_sim
@@ -155,3 +167,12 @@ def test_gradients_and_times(tmp_path: Path) -> None:
     assert float(rows["mm", "float32"]["gflop_per_s"]) > 0.1
     assert float(rows["argmax", "float32"]["gb_per_s"]) > 0
     assert rows["addr", "float32"]["verdict"] == "UNTESTED"
+
+
+def test_commands_of_the_document_have_options_that_exist() -> None:
+    text = (ROOT / "docs" / "conformance.md").read_text()
+    commands = re.findall(r"^torch-fl check (.*?)(?:\s+#.*)?$", text, re.M)
+    assert len(commands) >= 8
+    for command in commands:
+        result = CliRunner().invoke(app, [*shlex.split(command), "--help"])
+        assert result.exit_code == 0, (command, result.output)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any, TextIO
 
 import torch
@@ -145,9 +147,22 @@ def _environment(chip: str) -> dict[str, Any]:
     """What the report says about the chip."""
     index = device_index(chip)
     device = _load.core().devices()[index]
-    plugins = [{"path": p.path, "source": p.source} for p in torch_fl.list_plugins() if p.loaded and p.chip == chip]
+    loaded = [record.path for record in torch_fl.list_plugins() if record.loaded and record.chip == chip]
+    plugins = [{"path": path} for path in dict.fromkeys(file for path in loaded for file in (path, *_library(path)))]
     keep = {key: value for key, value in device.items() if key not in ("opened", "lost", "local_index")}
     return {"device": keep, "plugins": plugins, "skipped": _skipped()}
+
+
+def _library(path: str) -> list[str]:
+    """The library that a descriptor names, where it was mapped from."""
+    if not path.endswith((".yaml", ".yml")):
+        return []
+    named = re.search(r"^runtime_so:\s*(\S+)", Path(path).read_text(), re.MULTILINE)
+    if named is None:
+        return []
+    stem = os.path.basename(named[1].rstrip("}").rpartition(":-")[2]).strip("\"'")
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return sorted({line.split(maxsplit=5)[5] for line in lines if os.path.basename(line).startswith(stem)})
 
 
 def _skipped() -> list[str]:
