@@ -143,9 +143,11 @@ def test_the_simulator_is_strict_but_for_what_is_explained(tmp_path: Path) -> No
     assert result.returncode == 0, result.stdout + result.stderr
     rows = rows_of(file)
     others = {key[0]: row["reason"] for key, row in rows.items() if row["verdict"] != "STRICT"}
+    nothing = "no routed call: PyTorch or the core did it without this kernel"
     assert others == {
         "copy": "strides: expected [14, 2], found [7, 1]",  # of copies of tensors with gaps
-        "zero_": "no routed call: PyTorch or the core did it without a kernel",  # filled by the chip's memory functions
+        "zero_": nothing,  # filled by the chip's memory functions
+        "mish_backward": nothing,  # which PyTorch composes of others
         "nansum": "the CPU refuses every case",  # complex numbers
     }
     assert len(rows) > 800

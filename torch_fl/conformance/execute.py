@@ -13,7 +13,7 @@ import torch
 from torch_fl import _load
 from torch_fl.conformance.case import Case, map_tensors, tensors_of
 from torch_fl.conformance.compare import compare_draws, compare_outputs
-from torch_fl.conformance.forms import written_arguments
+from torch_fl.conformance.forms import out_siblings, written_arguments
 from torch_fl.conformance.verdict import Finding, Verdict
 
 _WIDER = {
@@ -101,18 +101,18 @@ class Executor:
         self._core.reset_counters()
         outputs = case.function(*args, **kwargs)
         torch.fl.synchronize()  # type: ignore[attr-defined]
-        route, reason = self._route(case.called)
+        # PyTorch makes some functional calls of their out= siblings, which are what is counted then.
+        route, reason = self._route({case.called, case.op, *out_siblings(case.op)})
         return route, reason, Answer(as_list(outputs), args, kwargs)
 
-    def _route(self, called: str) -> tuple[str, str]:
+    def _route(self, names: set[str]) -> tuple[str, str]:
         """The route that a call took by the counters, and the reason of an unwanted one."""
-        rows = [row for row in self._core.counters() if row[6]]
-        mine = [row for row in rows if f"{row[0]}.{row[1]}".rstrip(".") == called] or rows
+        mine = [row for row in self._core.counters() if row[6] and f"{row[0]}.{row[1]}".rstrip(".") in names]
         wanted = [row for row in mine if row[4] in self.routes]
         if wanted and not any(row[4] == "host" for row in mine):
             return wanted[0][4], ""
         if not mine:
-            return "uncounted", "no routed call: PyTorch or the core did it without a kernel"
+            return "uncounted", "no routed call: PyTorch or the core did it without this kernel"
         unwanted = next((row for row in mine if row[4] not in self.routes), mine[0])
         where = "ran on the host" if unwanted[4] == "host" else f"took the route {unwanted[4]}"
         return unwanted[4], f"{where}: {unwanted[5]}" if unwanted[5] else where

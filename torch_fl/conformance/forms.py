@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,17 +60,28 @@ def _in_place(case: Case) -> Iterator[Case]:
 
 
 def _out(case: Case, outputs: list[Any]) -> Iterator[Case]:
-    base = case.op.partition(".")[0]
-    packet = getattr(getattr(torch.ops, base.partition("::")[0]), base.partition("::")[2])
-    for suffix in packet.overloads():
-        sibling = getattr(packet, suffix)
+    for name in out_siblings(case.op)[:1]:
+        sibling = overload(name)
         outs = [arg.name for arg in sibling._schema.arguments if arg.is_out]
-        if not outs or len(outs) != len(outputs) or not _extends(sibling, case.function):
+        if len(outs) != len(outputs):
             continue
         kwargs = {key: value for key, value in case.kwargs.items() if key in _names(sibling)}
-        kwargs.update((name, torch.zeros_like(value)) for name, value in zip(outs, outputs, strict=True))
-        yield dataclasses.replace(case, form="out=", target=f"{base}.{suffix}", kwargs=kwargs)
-        return
+        kwargs.update((out, torch.zeros_like(value)) for out, value in zip(outs, outputs, strict=True))
+        yield dataclasses.replace(case, form="out=", target=name, kwargs=kwargs)
+
+
+@functools.cache
+def out_siblings(op: str) -> tuple[str, ...]:
+    """Return the overloads that do the same and write to ``out=``."""
+    base = op.partition(".")[0]
+    packet = getattr(getattr(torch.ops, base.partition("::")[0]), base.partition("::")[2])
+    function = overload(op)
+    siblings = [(suffix, getattr(packet, suffix)) for suffix in packet.overloads()]
+    return tuple(
+        f"{base}.{suffix}"
+        for suffix, sibling in siblings
+        if any(arg.is_out for arg in sibling._schema.arguments) and _extends(sibling, function)
+    )
 
 
 def _names(function: Any) -> list[str]:
