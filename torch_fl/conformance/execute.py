@@ -253,9 +253,9 @@ def _compare_arguments(case: Case, expected: Answer, answer: Answer, wide: Answe
 
 
 def _arguments(case: Case, answer: Answer, expected: Answer, wide: Answer | None) -> list[tuple[str, Any, Any, Any]]:
-    names = [arg.name for arg in case.function._schema.arguments]
+    names = [(i, arg.name) for i, arg in enumerate(case.function._schema.arguments) if not arg.is_out]
     rows = []
-    for i, name in enumerate(names):
+    for i, name in names:  # what out= names is among the outputs
         values = [
             None if item is None else item.args[i] if i < len(item.args) else item.kwargs.get(name)
             for item in (answer, expected, wide)

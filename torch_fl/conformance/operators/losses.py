@@ -127,5 +127,6 @@ add("multi_margin_loss", _multi_margin, FLOATS, roundings=8)
 add("multi_margin_loss_backward", _multi_margin_backward, FLOATS, roundings=8)
 add("multilabel_margin_loss_forward", _multilabel, FLOATS, roundings=8)
 add("multilabel_margin_loss_backward", _multilabel_backward, FLOATS, roundings=8)
-add("_ctc_loss", _ctc, WIDE, roundings=64)
+# The second output is the table that the derivative reads; its unreachable entries are nobody's business.
+add("_ctc_loss", _ctc, WIDE, roundings=64, ignore=[1])
 add("_ctc_loss_backward", _ctc_backward, WIDE, roundings=64)
