@@ -73,7 +73,14 @@ add_unary("asin acos atanh erfinv", -0.9, 0.9, roundings=16)
 add_unary("acosh", 1.1, 5.0, roundings=16)
 add_unary("lgamma digamma", 0.6, 5.0, edges=False, roundings=64)
 add_unary("i0 special_i0e special_i1 special_i1e", roundings=32)
-add_unary("special_bessel_j0 special_bessel_j1 special_airy_ai special_spherical_bessel_j0", 0.1, 2.0, dtypes=WIDE)
+# At infinity the CPU has NaN where the limit is 0.
+add_unary(
+    "special_bessel_j0 special_bessel_j1 special_airy_ai special_spherical_bessel_j0",
+    0.1,
+    2.0,
+    dtypes=WIDE,
+    edges=False,
+)
 add_unary("special_bessel_y0 special_bessel_y1", 0.5, 5.0, dtypes=WIDE, edges=False, roundings=64)
 add_unary(
     "special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1 "
