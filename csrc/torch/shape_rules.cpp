@@ -419,6 +419,9 @@ bool identity(const RuleArgs& a, Outputs& o, int64_t rows, int64_t columns) {
 bool eye(const RuleArgs& a, Outputs& o) { return identity(a, o, a.integer(0), a.integer(0)); }
 bool eye_rectangular(const RuleArgs& a, Outputs& o) { return identity(a, o, a.integer(0), a.integer(1)); }
 
+/// PyTorch's own meta function says {0}; its CPU kernel gives what a number is in: one answer.
+bool number_in_tensor(const RuleArgs&, Outputs& o) { return give(o, dense({}, at::kBool)); }
+
 constexpr ShapeRuleRow kRows[] = {
     // element by element
     {"aten::__lshift__.Tensor", binary},
@@ -478,6 +481,7 @@ constexpr ShapeRuleRow kRows[] = {
     {"aten::index_fill.int_Scalar", index_fill},
     {"aten::index_reduce", index_add},
     {"aten::index_select", index_select},
+    {"aten::isin.Scalar_Tensor", number_in_tensor},
     {"aten::max_unpool2d", unpool_2d},
     {"aten::nonzero_static", nonzero_static},
     {"aten::repeat", repeat},

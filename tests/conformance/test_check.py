@@ -178,3 +178,16 @@ def test_commands_of_the_document_have_options_that_exist() -> None:
     for command in commands:
         result = CliRunner().invoke(app, [*shlex.split(command), "--help"])
         assert result.exit_code == 0, (command, result.output)
+
+
+@needs_sim
+def test_samples_of_pytorch_can_be_added(tmp_path: Path) -> None:
+    pytest.importorskip("expecttest")
+    file = tmp_path / "x.csv"
+    words = ["--opinfo", "--quick", "--dtypes", "float32", "--ops", "opinfo:mm,opinfo:sum", "--csv", str(file)]
+    result = check("sim", *words, TORCH_FL_PLUGIN_PATH=SIM)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert {op: row["verdict"] for (op, _), row in rows_of(file).items()} == {
+        "opinfo:mm": "STRICT",
+        "opinfo:sum": "STRICT",
+    }

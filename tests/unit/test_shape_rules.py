@@ -212,6 +212,7 @@ def _watch_cases(watch: Watch) -> None:
             lambda x=volume: F.pad(x, (1, 2, 2, 1, 0, 1), "replicate"),
             lambda x=planes: F.pad(x, (1, 2, 2, 1, 0, 1), "replicate"),
             lambda x=rows: F.batch_norm(x, None, None, weight, training=True),
+            lambda x=rows: torch.isin(2.0, x),
         ]
     for dtype in (torch.int64, torch.int32, torch.float32, torch.float64, torch.bfloat16):
         for start, end, step in ((0, 5, 1), (0, 5, 2), (5, 0, -2), (1, 1, 1), (-3.7, 3.2, 1), (0.5, 4.2, 1.3)):

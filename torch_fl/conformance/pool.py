@@ -134,7 +134,7 @@ class Process:
 
 
 def plan(settings: Settings) -> dict[str, Any]:
-    """Ask a process of its own what there is to do, so that this one needs neither chip nor driver."""
+    """Ask a process of its own what there is to do, so that this one opens no device."""
     process = Process(settings, plan=True)
     try:
         process.start()
@@ -151,18 +151,22 @@ class Pool:
 
     def __init__(self, settings: Settings, on_row: Callable[[Row], None], on_task: Callable[[str], None]) -> None:
         self._settings, self._on_row, self._on_task = settings, on_row, on_task
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
 
     def run(self, tasks: list[dict[str, Any]]) -> None:
         """Run all tasks; raises what went wrong with the workers themselves."""
         todo: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         for task in tasks:
             todo.put(task)
-        threads = [threading.Thread(target=self._serve, args=(todo,)) for _ in range(self._settings.jobs)]
+        threads = [threading.Thread(target=self._serve, args=(todo,), daemon=True) for _ in range(self._settings.jobs)]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt as error:  # which the workers get as well: no more of them
+            self._error = error
+            raise
         if self._error is not None:
             raise self._error
 
@@ -180,7 +184,7 @@ class Pool:
 
     def _run(self, process: Process, task: dict[str, Any]) -> None:
         left, ends = list(task["dtypes"]), 0
-        while left and ends < _ENDS_AT_MOST:
+        while left and ends < _ENDS_AT_MOST and self._error is None:
             done, case = self._attempt(process, {**task, "dtypes": left}, left)
             if done:
                 break
