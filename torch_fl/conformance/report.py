@@ -147,7 +147,8 @@ def render(report: Mapping[str, Any]) -> str:
 
 
 def _words(options: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in options.items() if value not in ("", [], None, False))
+    shown = {key: " ".join(value) if isinstance(value, list | tuple) else value for key, value in options.items()}
+    return ", ".join(f"{key}={value}" for key, value in shown.items() if value is not False and value != "")
 
 
 def _verdicts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
