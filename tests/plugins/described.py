@@ -11,9 +11,7 @@ from typing import Any
 
 from tests.plugins.helpers import ROOT, compile_plugin, succeed
 
-ELEMENTWISE = (
-    "sigmoid add.Tensor sub.Tensor mul.Tensor div.Tensor neg reciprocal rsqrt sqrt exp log log1p tanh abs maximum minimum"
-)
+ELEMENTWISE = "sigmoid add.Tensor sub.Tensor mul.Tensor div.Tensor neg reciprocal rsqrt sqrt exp log log1p tanh abs maximum minimum"
 COMPARISONS = "where.self gt.Scalar lt.Scalar ge.Scalar le.Scalar eq.Scalar ne.Scalar gt.Tensor lt.Tensor isnan"
 REDUCTIONS = "sum.dim_IntList amax mean.dim var_mean.correction"
 FEW = tuple(f"aten::{op}" for op in f"copy fill_.Scalar {ELEMENTWISE} {COMPARISONS} {REDUCTIONS}".split())
