@@ -12,10 +12,10 @@ from torch_fl.routing.errors import ConfigError, UnsupportedOpError
 if TYPE_CHECKING:
     from torch_fl.chips.python_backend import MemoryAllocator, TensorView, register_backend
     from torch_fl.chips.records import DeviceRecord, PluginRecord, list_devices, list_plugins
-    from torch_fl.device.names import alias_cuda, unalias_cuda
     from torch_fl.configuration.auto import auto
     from torch_fl.configuration.devices import exclude_device, set_default_device, set_preferred_device
     from torch_fl.configuration.precision import set_precision
+    from torch_fl.device.names import alias_cuda, unalias_cuda
     from torch_fl.routing.call_log import CallLog, CallRecord, record_calls
     from torch_fl.routing.counters import (
         AdapterStats,
@@ -59,8 +59,8 @@ __all__ = [
     "config",
     "config_sources",
     "counters",
-    "explain",
     "exclude_device",
+    "explain",
     "get_config",
     "list_devices",
     "list_plugins",
