@@ -12,11 +12,9 @@ from torch_fl.chips import trust
 def load_chip(core: Any, path: str, source: str) -> None:
     """Load a descriptor's chip, or report why it is skipped."""
     try:
-        spec = _spec(path)
+        core.load_described(_spec(path), path, source)
     except Exception as error:  # a broken file must not stop PyTorch from being imported
         core.skip_plugin(path, source, _reason(error))
-        return
-    core.load_described(spec, path, source)
 
 
 def _spec(path: str) -> dict[str, Any]:
