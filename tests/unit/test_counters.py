@@ -45,7 +45,7 @@ def test_words_that_do_not_exist_are_explained(rows: Counters) -> None:
         rows.where(rout="host")
     with pytest.raises(ValueError, match="counters: no field 'nope'"):
         rows.by("nope")
-    routes = r"counters: no route 'hst'; did you mean 'host'\? \(routes: kernel, portable, override, composite, decomposed, host, denied\)"
+    routes = r"counters: no route 'hst'; did you mean 'host'\? \(routes: kernel, portable, override, .*, denied\)"
     with pytest.raises(ValueError, match=routes):
         rows.where(route="hst")
     with pytest.raises(ValueError, match=routes):
