@@ -93,7 +93,7 @@ def test_context_manager_restores_after_an_error(core: Recorder) -> None:
         ("falback", "deny", "no setting 'falback'; did you mean 'fallback'"),
         ("nonsense.aten::add", "deny", "no setting 'nonsense.aten::add'"),
         ("fallback", "alow", "'alow' is not one of allow, warn, deny; did you mean 'allow'"),
-        ("fallback", 1, "1 is not one of allow, warn, deny"),
+        ("fallback", None, "None is not one of allow, warn, deny"),
         ("fallback", {"aten::sort": "never"}, "fallback.aten::sort: 'never' is neither None nor one of"),
         ("fallback", {"aten::sortt": "deny"}, "no operator 'aten::sortt'; did you mean 'aten::sort'"),
         ("fallback.aten::add.Tensr", "deny", "aten::add has no overload 'Tensr'; did you mean 'Tensor'"),

@@ -60,8 +60,6 @@ def set_config(key: str, value: Any) -> None:
     if setting.only_at_load:
         message = f"{setting.key} is settled when torch-fl is loaded: set {setting.variable} before Python starts"
         raise ConfigError(f"{message}, or write it into the configuration file")
-    if value is None and not op and setting.defers:
-        return _apply(setting, setting.key, setting.default, DEFAULT)
     for name, item in checked(setting, op, value, setting.key).items():
         _apply(setting, name, item, PROGRAM)
 

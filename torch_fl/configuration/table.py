@@ -130,7 +130,7 @@ class Setting:
     for_process: bool = True  # "key" alone does
     needs_devices: bool = False  # is applied once the chips are loaded
     only_at_load: bool = False
-    defers: bool = False  # where it is not set (or set to None), a chip's descriptor may say something else
+    defers: bool = False  # where it is not set, a chip's descriptor may say something else
     aliases: tuple[str, ...] = ()  # older names of its variable
 
     @property
