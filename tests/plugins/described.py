@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.plugins.helpers import ROOT, compile_plugin, succeed
 
-ELEMENTWISE = "sigmoid add.Tensor sub.Tensor mul.Tensor div.Tensor neg reciprocal rsqrt sqrt abs maximum minimum"
-EXPONENTIALS = "exp log log1p tanh"
+ELEMENTWISE = "sigmoid add.Tensor sub.Tensor mul.Tensor div.Tensor neg reciprocal rsqrt sqrt abs clamp maximum minimum"
+EXPONENTIALS = "exp expm1 log log1p tanh pow.Tensor_Scalar"
 COMPARISONS = "where.self gt.Scalar lt.Scalar ge.Scalar le.Scalar eq.Scalar ne.Scalar gt.Tensor lt.Tensor isnan"
 REDUCTIONS = "sum.dim_IntList amax mean.dim var_mean.correction"
 _ALL = f"copy fill_.Scalar {ELEMENTWISE} {EXPONENTIALS} {COMPARISONS} {REDUCTIONS}"
