@@ -20,7 +20,6 @@ CALLS = {
     "leaky_relu": "F.leaky_relu(x, 0.1)",
     "elu": "F.elu(x)",
     "gelu": "F.gelu(x, approximate='tanh')",
-    "logsumexp": "torch.logsumexp(x, 1)",
 }
 
 
