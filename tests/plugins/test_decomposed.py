@@ -13,7 +13,6 @@ CALLS = {
     "silu": "F.silu(x)",
     "_softmax": "torch.softmax(x, -1)",
     "_log_softmax": "torch.log_softmax(x, 0)",
-    "native_layer_norm": "F.layer_norm(x, (8,), x[0], x[1])",
     "addcmul": "torch.addcmul(x, x, x, value=2)",
     "softplus": "F.softplus(x)",
     "hardswish": "F.hardswish(x)",
