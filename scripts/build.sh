@@ -12,7 +12,7 @@ import importlib.metadata as m, json
 print(json.loads(m.distribution("torch-fl").read_text("direct_url.json"))["url"].removeprefix("file://"))
 PY
 }
-if [[ $(installed_from) != "$PWD" || ! -e $build/build.ninja ]]; then
+if [[ $(installed_from) != "$PWD" || ! -e $build/build.ninja || ! -x $venv/bin/torch-fl ]]; then
   "$venv/bin/pip" install --quiet --no-build-isolation --no-deps --editable .
 fi
 # An editable install has no compiled Python files yet, and the environment may forbid Python to write them by itself.
