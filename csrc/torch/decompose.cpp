@@ -252,12 +252,14 @@ bool targets_fit(const Call& call, const Plan& plan) {
   return true;
 }
 
-// A factory's functional form would make its result on the CPU: nothing tells its decomposition of the device.
-bool reads_tensors(const Call& call) {
+// The type of the first tensor is floating-point. Of other types CPU kernels say which an operator takes, and refuse
+// the rest, where a decomposition computes something. Nor is there a decomposition for calls without tensors: a
+// factory's functional form would make its result on the CPU.
+bool reads_floating(const Call& call) {
   for (uint32_t i = 0; i + call.entry.n_out_args < call.n_args; ++i) {
     const PackedArg& a = call.args[i];
-    if (a.kind == Kind::Tensor && a.u.tensor->defined()) return true;
-    if (a.kind == Kind::TensorList && a.count > 0) return true;
+    if (a.kind == Kind::Tensor && a.u.tensor->defined()) return at::isFloatingType(a.u.tensor->scalar_type());
+    if (a.kind == Kind::TensorList && a.count > 0) return at::isFloatingType(a.u.tensors[0].scalar_type());
   }
   return false;
 }
@@ -265,7 +267,7 @@ bool reads_tensors(const Call& call) {
 bool decomposable(const Call& call) {
   const Entry& entry = call.entry;
   return !is_bare(call.device->chip) && !entry.random && !entry.reads_values && entry.host == nullptr &&
-         reads_tensors(call) && has_functional_form(call) && plain_arguments(call) && Py_IsInitialized() != 0;
+         reads_floating(call) && has_functional_form(call) && plain_arguments(call) && Py_IsInitialized() != 0;
 }
 
 /// As in a program's outermost code: composites come apart, nothing is cast automatically.

@@ -364,7 +364,7 @@ bool kernel_supports(Call& call, Plan& plan, const runtime::OpRules* rules, std:
   return false;
 }
 
-bool execute(Call& call, Plan& plan, at::Tensor* outs, std::string* declined) {
+bool execute(Call& call, Plan& plan, at::Tensor* outs, Declined* declined) {
   runtime::Device& device = *plan.device;
   device.handle();
   if ((plan.flags & FL_KERNEL_RANDOM) != 0) reserve_philox(call, plan);
@@ -374,12 +374,12 @@ bool execute(Call& call, Plan& plan, at::Tensor* outs, std::string* declined) {
   frame.bind_inputs(true);
   const runtime::StreamId stream = runtime::current_stream(device.index);
   if (C10_UNLIKELY(!frame.fit_scalars())) {
-    *declined = "a scalar argument is out of range for the type computed in";
+    *declined = {"a scalar argument is out of range for the type computed in", true};
     return false;
   }
   const fl_call c = frame.make(stream, true);
-  if (C10_UNLIKELY(plan.value_rules != nullptr)) *declined = runtime::broken_rule(*plan.value_rules, c);
-  if (C10_UNLIKELY(!declined->empty())) return false;
+  if (C10_UNLIKELY(plan.value_rules != nullptr)) declined->reason = runtime::broken_rule(*plan.value_rules, c);
+  if (C10_UNLIKELY(!declined->reason.empty())) return false;
   fl_status status = launch(plan, c);
   if (status == FL_OUT_OF_MEMORY) {
     drop_all_kept();
@@ -388,7 +388,7 @@ bool execute(Call& call, Plan& plan, at::Tensor* outs, std::string* declined) {
   }
   if (status == FL_UNSUPPORTED) {
     const std::string why = runtime::take_plugin_message();
-    *declined = "the kernel declined at run time" + (why.empty() ? why : ": " + why);
+    declined->reason = "the kernel declined at run time" + (why.empty() ? why : ": " + why);
     return false;
   }
   if (C10_UNLIKELY(status != FL_OK)) device.fail(status, describe_call(call).c_str());

@@ -131,12 +131,18 @@ class KernelPlanner {
 
   // The call is wrong in a way that a composition of other operators would not notice.
   bool for_cpu() const { return for_cpu_; }
+  // The chip cannot do what is right; otherwise PyTorch's rules keep the call from the kernel, and the CPU knows them.
+  bool unable() const { return unable_; }
 
  private:
   bool has(uint32_t flag) const { return (flags_ & flag) != 0; }
   bool refuse(std::string why) {
     reason_ = std::move(why);
     return false;
+  }
+  bool refuse_unable(std::string why) {
+    unable_ = true;
+    return refuse(std::move(why));
   }
 
   // ---- What comes out, by PyTorch's own rules ----
@@ -356,11 +362,11 @@ class KernelPlanner {
     plan_.compute_dtype = to_fl_dtype(compute);
     const uint64_t bit = FL_DTYPE_BIT(plan_.compute_dtype);
     if (kernel_.dtypes != 0 && (kernel_.dtypes & bit) == 0) {
-      return refuse(std::string("the kernel does not compute in ") + dtype_name(compute_));
+      return refuse_unable(std::string("the kernel does not compute in ") + dtype_name(compute_));
     }
     const uint64_t device = call_.device->properties.dtypes;
     if (device != 0 && (device & bit) == 0) {
-      return refuse(std::string("the device does not compute in ") + dtype_name(compute_));
+      return refuse_unable(std::string("the device does not compute in ") + dtype_name(compute_));
     }
     return true;
   }
@@ -653,12 +659,12 @@ class KernelPlanner {
     if (has(FL_KERNEL_VALUE_DEPENDENT)) signature_.forbid_caching();
     std::string why;
     if (rules_ == nullptr || rules_->checks.empty()) {
-      return kernel_supports(call_, plan_, nullptr, &why) ? true : refuse(why);
+      return kernel_supports(call_, plan_, nullptr, &why) ? true : refuse_unable(why);
     }
     auto by_value = with_checks(*rules_, true);
     if (!by_value.checks.empty()) plan_.value_rules = std::make_shared<const runtime::OpRules>(std::move(by_value));
     const auto by_signature = with_checks(*rules_, false);
-    return kernel_supports(call_, plan_, &by_signature, &why) ? true : refuse(why);
+    return kernel_supports(call_, plan_, &by_signature, &why) ? true : refuse_unable(why);
   }
 
   Call& call_;
@@ -672,7 +678,7 @@ class KernelPlanner {
   std::vector<at::Tensor> metas_, counted_;
   at::ScalarType compute_ = at::kFloat;
   std::string reason_;
-  bool for_cpu_ = false;
+  bool for_cpu_ = false, unable_ = false;
 };
 
 bool writes_to_an_input(const Call& call) {
@@ -725,7 +731,11 @@ std::string chosen_text(Route route, const std::string& reason) {
 class Routes {
  public:
   Routes(Call& call, Signature& signature, const PlanRequest& request)
-      : call_(call), signature_(signature), request_(request), reason_(request.reason) {
+      : call_(call),
+        signature_(signature),
+        request_(request),
+        reason_(request.reason),
+        by_pytorch_(request.by_pytorch) {
     if (reason_.empty()) reason_ = forced_reason(call.device->chip, call.entry);
     if (reason_.empty()) reason_ = "the chip has no kernel for " + call.entry.kernel_name;
   }
@@ -783,6 +793,7 @@ class Routes {
     std::string refusal;
     if (planner.plan(&refusal)) return finish(std::move(plan), candidate.route);
     for_cpu_ |= planner.for_cpu();
+    by_pytorch_ |= !planner.unable();
     refused(candidate.route, refusal);
     return nullptr;
   }
@@ -799,7 +810,7 @@ class Routes {
   }
 
   std::unique_ptr<Plan> by_decomposition() {
-    if (!allowed(Route::Decomposed) || for_cpu_) return nullptr;
+    if (!allowed(Route::Decomposed) || for_cpu_ || by_pytorch_) return nullptr;
     auto plan = fresh();
     std::string what;
     switch (plan_decomposition(call_, *plan, &what)) {
@@ -820,6 +831,7 @@ class Routes {
   const PlanRequest& request_;
   std::string reason_;
   bool for_cpu_ = false;
+  bool by_pytorch_;  ///< a kernel there is was kept from the call by PyTorch's rules
 };
 
 }  // namespace

@@ -16,6 +16,7 @@ namespace torch_fl::glue {
 struct PlanRequest {
   std::optional<Route> after;  ///< only routes that come after this one, which declined the call
   std::string reason;          ///< why it did
+  bool by_pytorch = false;     ///< ... for a reason that is PyTorch's: the CPU has the last word
   bool kernels_only = false;   ///< neither overrides nor decompositions: the call is made inside one
   bool probe = false;          ///< nobody is going to run it
   std::vector<std::pair<Route, std::string>>* refusals = nullptr;  ///< receives why routes were not taken

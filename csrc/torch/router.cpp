@@ -235,12 +235,13 @@ void run_on_host(Call& call, Plan& plan, at::Tensor* outs) {
 Plan& run_planned(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs);
 
 // A route declined at run time: take a later one, and count that under its own reason.
-Plan& route_on(Call& call, PlanCache& cache, Plan& declined, const std::string& reason, at::Tensor* outs) {
+Plan& route_on(Call& call, PlanCache& cache, Plan& declined, const Declined& why, at::Tensor* outs) {
   Signature none;
   none.forbid_caching();
   PlanRequest request;
   request.after = declined.route;
-  request.reason = reason;
+  request.reason = why.reason;
+  request.by_pytorch = why.by_pytorch;
   request.kernels_only = inside_decomposition();
   Plan* p = cache.insert(call.entry, none, make_plan(call, none, request));
   if (g_counting.load(std::memory_order_relaxed)) {
@@ -252,7 +253,7 @@ Plan& route_on(Call& call, PlanCache& cache, Plan& declined, const std::string& 
 
 // An override or a decomposition, in Python. What it calls may not lead back to it.
 Plan& run_by_python(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs) {
-  if (const auto reason = recursion(call, plan)) return route_on(call, cache, plan, *reason, outs);
+  if (const auto reason = recursion(call, plan)) return route_on(call, cache, plan, {*reason}, outs);
   const uint64_t start = clock_ticks();
   run_python_route(call, plan, outs);
   bump(plan.ticks, clock_ticks() - start);
@@ -267,8 +268,8 @@ Plan& run_planned(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs) {
       [[fallthrough]];
     case Route::Kernel:
     case Route::Portable: {
-      std::string reason;
-      return execute(call, plan, outs, &reason) ? plan : route_on(call, cache, plan, reason, outs);
+      Declined why;
+      return execute(call, plan, outs, &why) ? plan : route_on(call, cache, plan, why, outs);
     }
     case Route::Decomposed:
       return run_by_python(call, cache, plan, outs);
