@@ -66,7 +66,7 @@ def test_uniform(chip: Chip, n: int, dtype: torch.dtype) -> None:
     u = units(n, dtype)
     low, high = torch.tensor(-2.5, dtype=u.dtype), torch.tensor(3.25, dtype=u.dtype)
     expected = low + u * (high - low)
-    expected = torch.where(expected >= high, low, expected).to(dtype)
+    expected = torch.where(expected.to(dtype).to(u.dtype) >= high, low, expected).to(dtype)
     assert torch.equal(draw(chip, "aten::uniform_", [-2.5, 3.25], dtype, n), expected)
 
 
