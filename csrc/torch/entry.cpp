@@ -87,9 +87,13 @@ bool same_inputs(const c10::FunctionSchema& derived, size_t n_inputs, const c10:
   return true;
 }
 
-// native_batch_norm updates its running statistics although its schema does not say so.
+// These update their running statistics although their schemas do not say so.
 bool writes_silently(const std::string& op, const std::string& argument) {
-  return op == "aten::native_batch_norm" && (argument == "running_mean" || argument == "running_var");
+  static const std::unordered_set<std::string> kOps{
+      "aten::native_batch_norm",       "aten::batch_norm_update_stats",
+      "aten::batch_norm_gather_stats", "aten::batch_norm_gather_stats_with_counts",
+      "aten::cudnn_batch_norm",        "aten::miopen_batch_norm"};
+  return kOps.count(op) > 0 && (argument == "running_mean" || argument == "running_var");
 }
 
 bool mutates(const c10::FunctionSchema& schema) {

@@ -55,6 +55,8 @@ at::Tensor temporary(runtime::Device& device, const OutPlan& out, uint64_t align
                           {out.strides.data(), out.strides.size()}, alignment);
 }
 
+bool writes_silently(const ArgInfo& argument) { return argument.written && !argument.mutated; }
+
 /// Everything a kernel sees, on the stack for ordinary calls.
 class Frame {
  public:
@@ -73,7 +75,9 @@ class Frame {
   fl_call make(runtime::StreamId stream, bool live);
 
  private:
-  const fl_tensor* input(size_t k, const at::Tensor& t, uint32_t argument, fl_value* scalar, bool live);
+  const fl_tensor* input(size_t k, const at::Tensor& t, uint32_t argument, int32_t position, fl_value* scalar,
+                         bool live);
+  const fl_tensor* output_of(uint32_t argument, int32_t position) const;
   void bind_tensor(fl_value& v, size_t& k, uint32_t i, bool live);
   void bind_list(fl_value& v, size_t& k, uint32_t i, bool live);
   void bind_scalars(fl_value& v, const PackedArg& a);
@@ -83,7 +87,7 @@ class Frame {
     return C10_UNLIKELY(plan_.alignment != 0) && device_address(t) % plan_.alignment != 0;
   }
   fl_address bind_target(const OutPlan& out);
-  fl_address in_place_of(const at::Tensor& t);
+  fl_address in_place_of(const at::Tensor& t, bool is_read);
 
   Call& call_;
   Plan& plan_;
@@ -110,8 +114,23 @@ fl_address Frame::adapt(const at::Tensor& t, const Adaptation& wanted) {
   return device_address(converted_.back());
 }
 
-const fl_tensor* Frame::input(size_t k, const at::Tensor& t, uint32_t argument, fl_value* scalar, bool live) {
+// The output that an argument (or the element of a list, -1: no list) is, for a kernel of a mutating overload.
+const fl_tensor* Frame::output_of(uint32_t argument, int32_t position) const {
+  if (!plan_.mutation || !call_.entry.args[argument].mutated) return nullptr;
+  for (size_t o = 0; o < plan_.outs.size(); ++o) {
+    if (plan_.outs[o].argument == static_cast<int32_t>(argument) && plan_.outs[o].list_index == position) {
+      return &outs_[o];
+    }
+  }
+  return nullptr;
+}
+
+const fl_tensor* Frame::input(size_t k, const at::Tensor& t, uint32_t argument, int32_t position, fl_value* scalar,
+                              bool live) {
   TensorPlan& plan = plan_.tensors[k];
+  if (plan.source == TensorPlan::Direct || plan.source == TensorPlan::Converted) {
+    if (const fl_tensor* output = output_of(argument, position)) return output;
+  }
   switch (plan.source) {
     case TensorPlan::Absent:
       return nullptr;
@@ -121,24 +140,24 @@ const fl_tensor* Frame::input(size_t k, const at::Tensor& t, uint32_t argument, 
     case TensorPlan::Direct:
       tensors_[k] = plan.view.descriptor;
       if (!live) break;
-      tensors_[k].address =
-          misaligned(t) ? adapt(t, {t.scalar_type(), at::MemoryFormat::Preserve, plan_.alignment}) : device_address(t);
+      if (!misaligned(t)) {
+        tensors_[k].address = device_address(t);
+      } else if (writes_silently(call_.entry.args[argument])) {
+        tensors_[k].address = in_place_of(t, true);
+      } else {
+        tensors_[k].address = adapt(t, {t.scalar_type(), at::MemoryFormat::Preserve, plan_.alignment});
+      }
       break;
     case TensorPlan::Converted:
       tensors_[k] = plan.view.descriptor;
       if (live) tensors_[k].address = adapt(t, {plan.dtype, plan.format, plan_.alignment});
       break;
   }
-  if (plan_.mutation && call_.entry.args[argument].mutated) {
-    for (size_t o = 0; o < plan_.outs.size(); ++o) {
-      if (plan_.outs[o].argument == static_cast<int32_t>(argument) && plan_.outs[o].list_index < 0) return &outs_[o];
-    }
-  }
   return &tensors_[k];
 }
 
 void Frame::bind_tensor(fl_value& v, size_t& k, uint32_t i, bool live) {
-  const fl_tensor* t = input(k++, *call_.args[i].u.tensor, i, &v, live);
+  const fl_tensor* t = input(k++, *call_.args[i].u.tensor, i, -1, &v, live);
   if (t == nullptr) return;
   v.kind = FL_TENSOR;
   v.u.tensor = t;
@@ -148,7 +167,9 @@ void Frame::bind_list(fl_value& v, size_t& k, uint32_t i, bool live) {
   const PackedArg& a = call_.args[i];
   lists_.push_back(std::make_unique<const fl_tensor*[]>(a.count));
   fl_value unused{};
-  for (uint32_t n = 0; n < a.count; ++n) lists_.back()[n] = input(k++, a.u.tensors[n], i, &unused, live);
+  for (uint32_t n = 0; n < a.count; ++n) {
+    lists_.back()[n] = input(k++, a.u.tensors[n], i, static_cast<int32_t>(n), &unused, live);
+  }
   v.kind = FL_TENSORS;
   v.count = a.count;
   v.u.tensors = lists_.back().get();
@@ -234,16 +255,16 @@ const at::Tensor& Frame::target(const OutPlan& out) const {
 }
 
 // An output that is written elsewhere first, with the strides it has.
-fl_address Frame::in_place_of(const at::Tensor& t) {
+fl_address Frame::in_place_of(const at::Tensor& t, bool is_read) {
   at::Tensor apart = allocate_aligned(*plan_.device, t.scalar_type(), t.sizes(), t.strides(), plan_.alignment);
-  if (plan_.mutation) copy_into(apart, t, true);
+  if (is_read) copy_into(apart, t, true);
   moved_.push_back({apart, t});
   return device_address(apart);
 }
 
 fl_address Frame::bind_target(const OutPlan& out) {
   const at::Tensor& t = target(out);
-  return misaligned(t) ? in_place_of(t) : device_address(t);
+  return misaligned(t) ? in_place_of(t, plan_.mutation) : device_address(t);
 }
 
 void Frame::bind_outputs(at::Tensor* outs, bool live) {
@@ -261,7 +282,7 @@ void Frame::bind_outputs(at::Tensor* outs, bool live) {
       outs_[o].address = device_address(temporaries_.back());
     } else if (out.argument < 0) {
       outs[o] = allocate(*plan_.device, out);
-      outs_[o].address = misaligned(outs[o]) ? in_place_of(outs[o]) : device_address(outs[o]);
+      outs_[o].address = misaligned(outs[o]) ? in_place_of(outs[o], false) : device_address(outs[o]);
     } else if (!out.temporary) {
       outs_[o].address = bind_target(out);
     } else {

@@ -131,3 +131,58 @@ def test_query_op_explains_the_limits_in_words() -> None:
     text = passes("print(torch_fl.query_op('aten::convolution')); print(torch_fl.query_op('aten::mm'))")
     for words in ("channels-last", "stride", "1, 2 or 4", "128", "float16"):
         assert words in text, text
+
+
+def test_what_a_kernel_writes_where_it_is_not_aligned_is_written_back() -> None:
+    passes(
+        """
+def half(*values):
+    return torch.tensor(values, dtype=torch.float16, device="fl")
+norm, images = torch.nn.BatchNorm2d(6, momentum=0.5), torch.randn(8, 6, 4, 4)
+twin = copy.deepcopy(norm).half().to("fl")
+norm(images)
+twin(images.half().to("fl"))  # running statistics, of which the schema does not say that they are written
+assert any(row.op == "aten::native_batch_norm" and row.route == "kernel" for row in torch_fl.counters())
+torch.testing.assert_close(twin.running_mean.cpu().float(), norm.running_mean, rtol=1e-2, atol=1e-2)
+torch.testing.assert_close(twin.running_var.cpu().float(), norm.running_var, rtol=1e-2, atol=1e-2)
+
+whole = torch.ones(8, dtype=torch.float16, device="fl")
+parameters = [whole[1:4].detach().requires_grad_(), whole[4:7].detach().requires_grad_()]
+for name, lr in (("SGD", 0.5), ("Adam", 0.25), ("AdamW", 0.25)):
+    whole.fill_(1)
+    for p in parameters:
+        p.grad = torch.ones_like(p)
+    getattr(torch.optim, name)(parameters, lr=lr, fused=True).step()
+    assert whole[0] == 1 and whole[7] == 1 and (whole[1:7] < 0.9).all(), (name, whole)
+"""
+    )
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
+def test_fused_optimizers_step_on_an_aligned_chip(name: str, tmp_path: Path) -> None:
+    """The lists that they mutate are copied, and written back."""
+    descriptor = tmp_path / "aligned.fl.yaml"
+    descriptor.write_text("runtime_so: ${SIM_PLUGIN}\ncapabilities: {alignment: 4KiB}\n")
+    code = f"""
+import torch, torch_fl
+def trained(device, fused):
+    torch.manual_seed(0)
+    parameters = [torch.randn(5).to(device).requires_grad_() for _ in range(3)]
+    optimizer = torch.optim.{name}(parameters, lr=0.1, fused=fused)
+    for step in range(3):
+        for p in parameters:
+            p.grad = torch.full_like(p, 0.5 + step)
+        optimizer.step()
+    return torch.stack([p.detach().cpu() for p in parameters])
+torch.testing.assert_close(trained("fl", True), trained("cpu", False))
+assert any("fused" in row.op and row.route == "kernel" for row in torch_fl.counters()), torch_fl.counters()
+"""
+    environment = {
+        **os.environ,
+        "SIM_PLUGIN": os.environ.get("FL_SIM_LIBRARY", str(ROOT / "torch_fl/chips/sim/libfl_sim.so")),
+        "TORCH_FL_PLUGIN_PATH": str(descriptor),
+        "TORCH_FL_ALLOW_UNSAFE_PLUGINS": "1",
+        "PYTHONPATH": str(ROOT),
+    }
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
