@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,25 @@ def test_validate_locates_mistakes(tmp_path: Path) -> None:
 def test_schema_is_json_schema() -> None:
     schema = json.loads(output("schema"))
     assert "supported_ops" in schema["properties"]
+
+
+@pytest.mark.parametrize("kind", ["c", "yaml", "python"])
+def test_from_nothing_to_a_report(kind: str, tmp_path: Path) -> None:
+    """The first thing that a vendor types, in less than three minutes."""
+    start = time.monotonic()
+    output("new", "demo", "--kind", kind, cwd=tmp_path)
+    output("build", cwd=tmp_path)
+    text = output("check", "demo", "--report", tmp_path / "report.json", cwd=tmp_path)
+    assert time.monotonic() - start < 180
+    assert "3 STRICT (operators with types; 3 operators)" in text
+    assert "unchanged" in output("check", "--verify", tmp_path / "report.json", cwd=tmp_path)
+
+
+def test_a_report_that_was_tampered_with_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    for text in ('{"content": "EVIL", "sha256": "0"}', '{"content": {}, "content": {}, "sha256": "0"}', "[" * 100000):
+        file.write_text(text)
+        result = command("check", "--verify", file, cwd=tmp_path)
+        assert result.returncode != 0
+        assert "Traceback" not in result.stderr, result.stderr
+        assert "not a conformance report" in result.stderr + result.stdout

@@ -12,6 +12,7 @@ from torch_fl.cli import build
 from torch_fl.cli.errors import CommandError
 
 VARIABLE = "TORCH_FL_ADD_PLUGIN_PATH"
+REGISTER = "TORCH_FL_DEVELOPED_BACKEND"  # "package:function", for the conformance kit's own processes
 
 
 def prepare(words: list[str]) -> list[str]:
@@ -37,14 +38,24 @@ def _of_name(chip: str | None) -> build.Project | None:
 
 
 def make_known(project: build.Project) -> None:
-    """Have Torch-FL find the project's chip in this process."""
+    """Have Torch-FL find the project's chip in this process, and in those of the conformance kit."""
     if project.function:
-        sys.path.insert(0, str(project.folder.resolve()))
-        getattr(importlib.import_module(project.package), project.function)()
+        folder = str(project.folder.resolve())
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
+        os.environ[REGISTER] = f"{project.package}:{project.function}"
+        sys.path.insert(0, folder)
+        register()
     elif project.plugins():
         look_into(project.package_folder)
     else:
         raise CommandError(f"{project.folder} has not been built: torch-fl build {project.folder}")
+
+
+def register() -> None:
+    """Register the Python class that the environment names, if it names one."""
+    package, _, function = os.environ.get(REGISTER, "").partition(":")
+    if package:
+        getattr(importlib.import_module(package), function)()
 
 
 def look_into(folder: Path) -> None:

@@ -111,13 +111,22 @@ class BadReport(ValueError):
     """A file that is no report, or was changed."""
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key that stands twice: the checksum is that of the last."""
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise ValueError("a key stands twice")
+    return dict(pairs)
+
+
 def verify(file: Path) -> dict[str, Any]:
     """Return the content of a report whose checksum is right; raises BadReport."""
     try:
-        report = json.loads(file.read_text())
+        report = json.loads(file.read_text(), object_pairs_hook=_once)
         content, claimed = report["content"], report["sha256"]
         found = checksum(content)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        if not isinstance(content, dict) or set(report) != {"content", "sha256"}:
+            raise ValueError("expected an object of content and sha256, and nothing else")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadReport(f"{file}: not a conformance report ({type(error).__name__}: {error})") from None
     if content.get("format") != FORMAT:
         raise BadReport(f"{file}: expected the format {FORMAT!r}, found {content.get('format')!r}")

@@ -20,6 +20,7 @@ import torch
 
 import torch_fl
 from torch_fl import _load
+from torch_fl.cli import developing
 from torch_fl.conformance import perf
 from torch_fl.conformance.case import Case
 from torch_fl.conformance.execute import Answer, Executor, on_cpu, on_cpu_strided
@@ -211,6 +212,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
+    developing.register()
     if settings.get("plan"):
         _answer_plan(settings, channel)
         return

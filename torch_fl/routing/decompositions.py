@@ -8,6 +8,7 @@ calls is looked at: is there a kernel, or a portable one, that would take just t
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,17 @@ def analyse(
         _known_misfits.clear()
     _known_misfits[key] = text
     return False, text
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep PyTorch from logging what a trial finds to be wrong: the call itself will raise it."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 @functools.cache
@@ -245,7 +257,7 @@ class Parts:
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         assert decomposition is not None
-        with torch.no_grad(), torch._C.DisableTorchFunction():
+        with torch.no_grad(), torch._C.DisableTorchFunction(), _quiet():
             fakes = FakeTensorMode(allow_non_fake_inputs=True)
             args, kwargs = split_arguments(self.op, [self._fake(fakes, value) for value in values])
             with fakes, watching(self._see):
