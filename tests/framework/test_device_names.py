@@ -207,7 +207,13 @@ for _ in range(20):
 torch.cuda.synchronize()
 assert losses[-1] < losses[0]
 assert x.is_cuda and x.device.type == "fl" and next(model.parameters()).is_cuda and not torch.ones(1).is_cuda
-assert torch.cuda.memory_allocated() > 0 and torch.cuda.get_device_name(0) == torch.fl.get_device_name(0)
+assert torch.cuda.memory.memory_allocated() == torch.cuda.memory_allocated() > 0
+assert torch.cuda.memory_cached() == torch.cuda.memory_reserved() > 0
+torch.cuda.random.manual_seed_all(5)
+first = torch.rand(1, device="cuda")
+torch.cuda.random.manual_seed_all(5)
+assert torch.equal(first, torch.rand(1, device="cuda"))
+assert torch.cuda.get_device_name(0) == torch.fl.get_device_name(0)
 with torch.cuda.stream(torch.cuda.Stream()):
     torch.ones(2, device="cuda:0") + 1
 file = io.BytesIO()

@@ -558,3 +558,10 @@ def test_without_descriptors_neither_pydantic_nor_yaml_is_imported() -> None:
     result = run_python(code)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "[]"
+
+
+def test_a_name_that_pytorch_uses_is_a_warning(tmp_path: Path) -> None:
+    (problem,) = validate(write(tmp_path, "a.yaml", "device_type: size\nruntime_so: libvendor.so\n"))
+    assert problem.severity == "warning"
+    assert problem.line == 1
+    assert "PyTorch has no use of its own for, found 'size'" in str(problem)

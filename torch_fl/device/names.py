@@ -64,6 +64,11 @@ def _restore(storage: Any, location: str) -> Any:
     return storage.to(device=torch.device(location)) if location.partition(":")[0] in _devices else None
 
 
+def in_use() -> list[str]:
+    """Return the names that devices have now."""
+    return list(_devices)
+
+
 def refusal(name: str) -> str | None:
     """Return why devices cannot be given a name, or None."""
     if not NAME.fullmatch(name):
@@ -268,8 +273,13 @@ def alias_cuda() -> None:
     for name in module.__all__:
         if hasattr(torch.cuda, name) and not isinstance(getattr(module, name), ModuleType):
             _replace(torch.cuda, name, getattr(module, name))
+            for part in (torch.cuda.memory, torch.cuda.random):
+                if hasattr(part, name):
+                    _replace(part, name, getattr(module, name))
     for name in ("_lazy_init", "_is_in_bad_fork"):
         _replace(torch.cuda, name, getattr(module, name))
+    for old, new in (("memory_cached", "memory_reserved"), ("max_memory_cached", "max_memory_reserved")):
+        _replace(torch.cuda, old, getattr(module, new))
     _replace(torch.cuda, "get_device_capability", lambda device=None: (0, 0))
 
 

@@ -29,7 +29,7 @@ def validate(path: str | os.PathLike[str]) -> list[Problem]:
     except DescriptorError as error:
         return error.problems
     found = [*_library(descriptor), *_operators(descriptor), *_types(descriptor), *_arguments(descriptor)]
-    found += _overrides(descriptor)
+    found += [*_overrides(descriptor), *_name(descriptor), *_casts(descriptor)]
     places = {(problem.file, problem.line, problem.column) for problem in found}
     found += [p for p in _lowering(descriptor) if (p.file, p.line, p.column) not in places]  # said already
     return sorted(dict.fromkeys(found), key=lambda problem: (problem.file, problem.line, problem.column))
@@ -42,6 +42,34 @@ def _library(descriptor: Descriptor) -> Iterator[Problem]:
         yield descriptor.problem(
             ("runtime_so",), "a library on this machine", f"no file {path}", fix=fix, severity="warning"
         )
+
+
+def _name(descriptor: Descriptor) -> Iterator[Problem]:
+    """Tell of a name for the chip's devices that will not work."""
+    from torch_fl.device import names
+
+    name = descriptor.device_type
+    if name and name not in names.in_use() and names.refusal(name) is not None:
+        fix = "The devices would be called fl:0, ... only"
+        yield descriptor.problem(
+            ("device_type",), "a name that PyTorch has no use of its own for", shown(name), fix=fix, severity="warning"
+        )
+
+
+def _casts(descriptor: Descriptor) -> Iterator[Problem]:
+    """Refuse to compute floating-point numbers in integers and the like: the result would be another one."""
+    for i, op in enumerate(descriptor.supported_ops):
+        for start, end in (op.constraints.cast or {}).items() if op.constraints else ():
+            if _category(start) != _category(end):
+                place = ("supported_ops", i, "constraints", "cast", start)
+                yield descriptor.problem(place, f"a {_category(start)} type", shown(end))
+
+
+def _category(dtype: str) -> str:
+    for start, kind in (("float", "float"), ("bfloat", "float"), ("complex", "complex"), ("bool", "bool")):
+        if dtype.startswith(start):
+            return kind
+    return "integer"
 
 
 def _lowering(descriptor: Descriptor) -> list[Problem]:
