@@ -793,7 +793,8 @@ class Routes {
     std::string refusal;
     if (planner.plan(&refusal)) return finish(std::move(plan), candidate.route);
     for_cpu_ |= planner.for_cpu();
-    by_pytorch_ |= !planner.unable();
+    // Portable kernels can do what PyTorch describes; what they decline is the CPU's to decide.
+    by_pytorch_ |= candidate.route == Route::Portable || !planner.unable();
     refused(candidate.route, refusal);
     return nullptr;
   }

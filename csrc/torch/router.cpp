@@ -241,7 +241,7 @@ Plan& route_on(Call& call, PlanCache& cache, Plan& declined, const Declined& why
   PlanRequest request;
   request.after = declined.route;
   request.reason = why.reason;
-  request.by_pytorch = why.by_pytorch;
+  request.by_pytorch = why.by_pytorch || declined.route == Route::Portable;
   request.kernels_only = inside_decomposition();
   Plan* p = cache.insert(call.entry, none, make_plan(call, none, request));
   if (g_counting.load(std::memory_order_relaxed)) {
