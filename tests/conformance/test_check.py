@@ -85,7 +85,9 @@ def test_a_kernel_without_a_case_is_listed_and_the_run_fails(faulty_run: tuple[s
 
 def test_a_changed_report_is_refused(faulty_run: tuple[str, int, Path], tmp_path: Path) -> None:
     changed = tmp_path / "x.json"
-    changed.write_text((faulty_run[2] / "x.json").read_text().replace('"FAILED"', '"STRICT"'))
+    text = (faulty_run[2] / "x.json").read_text()
+    changed.write_text(re.sub(r'("verdict": ?)"FAILED"', r'\1"STRICT"', text))
+    assert changed.read_text() != text
     result = check("--verify", str(changed))
     assert result.returncode == 1
     assert "changed after the run" in result.stderr
