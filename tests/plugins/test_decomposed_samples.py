@@ -41,8 +41,9 @@ def compare(info, sample):
     return rows
 
 agreed, failed = set(), []
+DRAWS = ("dropout", "multi_head_attention")  # numbers of their own on each device
 for info in op_db[::STEP]:
-    if torch.float32 not in info.dtypes:
+    if torch.float32 not in info.dtypes or any(word in info.name for word in DRAWS):
         continue
     for sample in samples(info):
         try:
