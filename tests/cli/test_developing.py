@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import time
@@ -14,10 +13,6 @@ import pytest
 from tests.cli.helpers import command, output
 from torch_fl.cli import build, developing
 from torch_fl.cli.errors import CommandError
-
-needs_descriptors = pytest.mark.skipif(
-    importlib.util.find_spec("torch_fl.chips.descriptor") is None, reason="this build has no descriptors"
-)
 
 
 @pytest.fixture
@@ -64,15 +59,6 @@ def test_a_project_that_is_not_built_is_refused(project: build.Project) -> None:
         developing.prepare(["demo", "--path"])
 
 
-def test_commands_of_parts_that_are_missing_say_so(tmp_path: Path) -> None:
-    for module, words in (("conformance", ["check", "sim"]), ("chips.descriptor", ["schema"])):
-        if importlib.util.find_spec(f"torch_fl.{module}") is None:
-            result = command(*words, cwd=tmp_path)
-            assert result.returncode == 2
-            assert f"(torch_fl.{module})" in result.stderr
-
-
-@needs_descriptors
 def test_validate_locates_mistakes(tmp_path: Path) -> None:
     output("new", "demo", "--kind", "yaml", cwd=tmp_path)
     folder = tmp_path / "torch-fl-backend-demo"
@@ -88,7 +74,6 @@ def test_validate_locates_mistakes(tmp_path: Path) -> None:
     assert output("validate", tmp_path / "none.yaml", status=1)
 
 
-@needs_descriptors
 def test_schema_is_json_schema() -> None:
     schema = json.loads(output("schema"))
     assert "supported_ops" in schema["properties"]

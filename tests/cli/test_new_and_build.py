@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -15,14 +14,7 @@ import pytest
 
 from tests.cli.helpers import command, output, parsed
 
-WITHOUT_DESCRIPTORS = importlib.util.find_spec("torch_fl.chips.descriptor") is None
-WITHOUT_PYTHON = importlib.util.find_spec("torch_fl.chips.python_backend") is None
-KINDS = [
-    "c",
-    "compiler",
-    pytest.param("yaml", marks=pytest.mark.skipif(WITHOUT_DESCRIPTORS, reason="this build has no descriptors")),
-    pytest.param("python", marks=pytest.mark.skipif(WITHOUT_PYTHON, reason="this build has no Python backends")),
-]
+KINDS = ["c", "compiler", "yaml", "python"]
 PACKAGE = "torch_fl_backend_demo"
 # A source of each kind, and how to break it.
 RIGHT, WRONG = "x[i] < 0.0f ? 0.0f : x[i]", "x[i]"

@@ -4,15 +4,11 @@
 from __future__ import annotations
 
 import enum
-import importlib
-import importlib.util
 import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from torch_fl.cli.errors import CommandError
 
 app = typer.Typer(
     add_completion=False,
@@ -148,10 +144,9 @@ def check(context: typer.Context) -> None:
     from torch_fl.cli import developing
 
     words = developing.prepare(context.args)
-    if importlib.util.find_spec("torch_fl.conformance") is None:
-        raise CommandError("this installation has no conformance kit (torch_fl.conformance)", status=2)
-    conformance = importlib.import_module("torch_fl.conformance.cli").app
-    conformance(args=words, prog_name="torch-fl check")
+    from torch_fl.conformance import cli as conformance  # after prepare(), which says where chips are
+
+    conformance.app(args=words, prog_name="torch-fl check")
 
 
 @app.command()

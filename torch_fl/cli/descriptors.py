@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from torch_fl.cli import output
-from torch_fl.cli.errors import CommandError
 
 
 def validate(files: Sequence[Path], json: bool) -> int:
     """Print the problems of each file, with their places; return the exit status."""
-    check = _descriptor().validate
-    found = {str(file): list(check(file)) for file in files}
+    from torch_fl.chips import descriptor
+
+    found = {str(file): descriptor.validate(file) for file in files}
     if json:
         output.print_json({file: [asdict(problem) for problem in problems] for file, problems in found.items()})
     else:
@@ -30,15 +28,9 @@ def validate(files: Sequence[Path], json: bool) -> int:
 
 def print_schema() -> None:
     """Print the JSON Schema."""
-    _descriptor()
-    output.print_json(importlib.import_module("torch_fl.chips.descriptor.schema").generate())
+    from torch_fl.chips.descriptor import schema
 
-
-def _descriptor() -> Any:
-    name = "torch_fl.chips.descriptor"
-    if importlib.util.find_spec(name) is None:
-        raise CommandError(f"this installation has no descriptors ({name})", status=2)
-    return importlib.import_module(name)
+    output.print_json(schema.generate())
 
 
 def _is_warning(problem: Any) -> bool:
