@@ -44,13 +44,17 @@ format: setup  ## let ruff and clang-format rewrite the sources
 test: lint build test-cpp test-sanitize test-py  ## everything that must pass; pytest's closing line comes last
 
 test-cpp: setup  ## the runtime's C++ tests: plain, and under the sanitizers
-	tests/runtime/run.sh plain
-	tests/runtime/run.sh asan
-	tests/runtime/run.sh tsan
+	+$(SIDE_BY_SIDE) cpp-plain cpp-asan cpp-tsan
 
 test-sanitize: setup  ## core, glue and sim under the sanitizers: threads, streams, memory
-	tests/sanitize/run.sh "$(VENV)" asan
-	tests/sanitize/run.sh "$(VENV)" tsan
+	+$(SIDE_BY_SIDE) sanitize-asan sanitize-tsan
+
+# Each of these builds, then tests in one process: side by side they keep the cores busy.
+SIDE_BY_SIDE = $(MAKE) --no-print-directory -j $(JOBS) --output-sync=target CMAKE_BUILD_PARALLEL_LEVEL=1
+cpp-%:
+	tests/runtime/run.sh $*
+sanitize-%:
+	tests/sanitize/run.sh "$(VENV)" $*
 
 test-py: build  ## pytest over the chips' tests and tests/
 	FL_SIM_LIBRARY=$(SIM) \
