@@ -22,6 +22,7 @@
 #include "internal.h"
 #include "lock.h"
 #include "settings.h"
+#include "timeline.h"
 
 namespace torch_fl::runtime {
 namespace {
@@ -279,7 +280,11 @@ fl_address Allocator::Impl::raw_alloc(uint64_t bytes) {
     return 0;
   }
   fl_address address = 0;
-  const fl_status status = device.chip.memory.alloc(device.handle(), bytes, &address);
+  fl_status status = FL_OK;
+  {
+    const RuntimeCall seen(device, -1, "flMalloc", bytes);
+    status = device.chip.memory.alloc(device.handle(), bytes, &address);
+  }
   if (status == FL_OUT_OF_MEMORY) {
     chip_said = take_message_for(status);
     return 0;
@@ -311,7 +316,10 @@ bool Allocator::Impl::release_unused() {
 }
 
 void Allocator::Impl::release_segment(Segment* segment) {
-  device.check(device.chip.memory.free(device.handle(), segment->address), "freeing memory");
+  {
+    const RuntimeCall seen(device, -1, "flFree", segment->reserved);
+    device.check(device.chip.memory.free(device.handle(), segment->address), "freeing memory");
+  }
   remove_free(segment->first);
   recycle(segment->first);
   decrease(stats.reserved_bytes, static_cast<int64_t>(segment->reserved));

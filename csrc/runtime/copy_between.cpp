@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "internal.h"
+#include "timeline.h"
 
 namespace torch_fl::runtime {
 namespace {
@@ -42,8 +43,11 @@ void copy_peer(Device& dst_device, StreamId dst_stream, fl_address dst, Device& 
                fl_address src, uint64_t bytes) {
   const fl_device to = dst_device.handle(), from = src_device.handle();
   dst_device.synchronize_stream(dst_stream);
-  src_device.check(src_device.chip.memory.copy_peer(to, dst, from, src, bytes, src_device.stream(src_stream)),
-                   "copying between two devices");
+  {
+    const auto seen = Enqueue::copy(src_device, src_stream, "Memcpy PtoP", bytes);
+    src_device.check(src_device.chip.memory.copy_peer(to, dst, from, src, bytes, src_device.stream(src_stream)),
+                     "copying between two devices");
+  }
   src_device.synchronize_stream(src_stream);
 }
 

@@ -10,6 +10,7 @@
 #include "lock.h"
 #include "settings.h"
 #include "streams.h"
+#include "timeline.h"
 
 namespace torch_fl::runtime {
 namespace {
@@ -23,6 +24,10 @@ fl_device_properties with_defaults(fl_device_properties p) {
   if (p.alignment == 0) p.alignment = kDefaultAlignment;
   if (p.size_granularity == 0) p.size_granularity = p.alignment;
   return p;
+}
+
+const char* name_of(fl_copy_kind kind) {
+  return kind == FL_COPY_HOST_TO_DEVICE ? "Memcpy HtoD" : kind == FL_COPY_DEVICE_TO_HOST ? "Memcpy DtoH" : "Memcpy DtoD";
 }
 
 }  // namespace
@@ -101,6 +106,7 @@ void Device::close() noexcept {
     synchronize();
     allocator_->empty_cache();
     pinned_->empty_cache();
+    timeline_closing(*this);
   } catch (const std::exception& error) {
     log(FL_LOG_WARNING, std::string("while closing devices at exit: ") + error.what());
   }
@@ -112,13 +118,17 @@ void Device::close() noexcept {
 
 void Device::synchronize() {
   if (!opened()) return;
+  const RuntimeCall seen(*this, -1, "flDeviceSynchronize");
   check(chip.device_api.synchronize(handle()), "synchronising the device");
 }
 
 void Device::copy(StreamId id, fl_address dst, fl_address src, uint64_t bytes, fl_copy_kind kind) {
   if (bytes == 0) return;
   const fl_device device = handle();
-  check(chip.memory.copy(device, stream(id), dst, src, bytes, kind), "copying memory");
+  {
+    const auto seen = Enqueue::copy(*this, id, name_of(kind), bytes);
+    check(chip.memory.copy(device, stream(id), dst, src, bytes, kind), "copying memory");
+  }
   if (!settings.async_execution.load(std::memory_order_relaxed)) synchronize_stream(id);
 }
 
@@ -126,7 +136,10 @@ void Device::fill(StreamId id, fl_address dst, const void* pattern, uint32_t pat
   if (count == 0) return;
   const fl_device device = handle();
   if (can_fill()) {
-    check(chip.memory.fill(device, stream(id), dst, pattern, pattern_bytes, count), "filling memory");
+    {
+      const auto seen = Enqueue::fill(*this, id, count * pattern_bytes);
+      check(chip.memory.fill(device, stream(id), dst, pattern, pattern_bytes, count), "filling memory");
+    }
     if (!settings.async_execution.load(std::memory_order_relaxed)) synchronize_stream(id);
     return;
   }

@@ -44,6 +44,9 @@ struct Chip {
   std::string policy;                                     ///< for leaving the chip; empty: the process's
 
   std::vector<std::unique_ptr<Device>> devices;
+
+  fl_profiler_api profiler{};
+  bool has_profiler = false;
 };
 
 class Device {
@@ -78,6 +81,7 @@ class Device {
 
   // Streams. Ids are small: 0 is the default stream, others index a table that only grows.
   fl_stream stream(StreamId id);                ///< its plugin handle (null for the default stream)
+  StreamId find_stream(fl_stream handle);       ///< -1: none that the host knows
   StreamId stream_from_pool(int32_t priority);  ///< round robin over 32 per priority class (negative / >= 0)
   StreamId new_stream(int32_t priority);
   StreamId external_stream(fl_stream handle);  ///< (already made by someone else)

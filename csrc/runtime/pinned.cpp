@@ -13,6 +13,7 @@
 
 #include "internal.h"
 #include "lock.h"
+#include "timeline.h"
 
 namespace torch_fl::runtime {
 namespace {
@@ -134,6 +135,7 @@ void* PinnedPool::Impl::raw_alloc(uint64_t bytes) {
     return std::aligned_alloc(kHostAlignment, round_up(bytes, kHostAlignment));
   }
   void* pointer = nullptr;
+  const RuntimeCall seen(device, -1, "flHostAlloc", bytes);
   const fl_status status = device.chip.memory.host_alloc(device.handle(), bytes, &pointer);
   if (status == FL_OUT_OF_MEMORY) {
     take_message_for(status);
@@ -230,6 +232,7 @@ void PinnedPool::Impl::release_unused() {
     while (!list.empty()) {
       HostBlock* block = list.back();
       list.pop_back();
+      const RuntimeCall seen(device, -1, "flHostFree", block->bytes);
       if (device.chip.memory.host_alloc == nullptr) {
         std::free(block->pointer);
       } else if (device.chip.memory.host_free(device.handle(), block->pointer) != FL_OK) {

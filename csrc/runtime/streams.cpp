@@ -8,6 +8,7 @@
 #include <string>
 
 #include "internal.h"
+#include "timeline.h"
 
 namespace torch_fl::runtime {
 namespace {
@@ -60,6 +61,8 @@ fl_stream Device::stream(StreamId id) {
   return streams_->at(id).handle;
 }
 
+StreamId Device::find_stream(fl_stream wanted) { return wanted == nullptr ? 0 : streams_->find(wanted); }
+
 StreamId Device::new_stream(int32_t priority) {
   Streams::Entry entry{nullptr, priority};
   const fl_device device = handle();
@@ -98,7 +101,9 @@ void Device::synchronize_stream(StreamId id) {
   const fl_stream target = stream(id);
   if (!opened()) return;
   const fl_device device = handle();
-  if (chip.has_streams) check(chip.stream.synchronize(device, target), "synchronising a stream");
+  if (!chip.has_streams) return;
+  const RuntimeCall seen(*this, id, "flStreamSynchronize");
+  check(chip.stream.synchronize(device, target), "synchronising a stream");
 }
 
 bool Device::query_stream(StreamId id) {
@@ -144,7 +149,9 @@ void Device::event_wait(fl_event event, StreamId id) {
 
 void Device::event_synchronize(fl_event event) {
   const fl_device device = handle();
-  if (chip.has_streams) check(chip.stream.event_synchronize(device, event), "waiting for an event");
+  if (!chip.has_streams) return;
+  const RuntimeCall seen(*this, -1, "flEventSynchronize");
+  check(chip.stream.event_synchronize(device, event), "waiting for an event");
 }
 
 bool Device::event_query(fl_event event) {

@@ -70,9 +70,9 @@ class TimelineListener {
   /// The last of it: waits for the devices first. Failures of devices are among the problems. Later calls are empty.
   Result stop();
 
+  struct State;  ///< the hub's
+
  private:
-  friend struct TimelineAccess;
-  struct State;
   std::shared_ptr<State> state_;
 };
 
@@ -126,6 +126,7 @@ class Enqueue {
   uint64_t id_ = 0;  ///< 0: nobody listens
   uint64_t outer_ = 0;
   int64_t start_ns_ = 0;
+  bool told_ = false;  ///< the plugin
   bool cancelled_ = false;
 };
 
@@ -151,9 +152,7 @@ class RuntimeCall {
   int64_t start_ns_ = 0;
 };
 
-/// The device can be used now.
-void timeline_opened(Device& device) noexcept;
-/// It is about to be closed: its last events.
+/// The device is about to be closed: its last events.
 void timeline_closing(Device& device) noexcept;
 
 }  // namespace torch_fl::runtime

@@ -108,6 +108,7 @@ class Validator {
   void read_memory_table();
   void read_stream_table();
   void check_compiler();
+  void check_profiler();
   void check_later_tables();
   void read_kernels();
   void read_kernel(uint32_t row, const fl_kernel* given);
@@ -213,6 +214,7 @@ LoadedPlugin Validator::run(const fl_plugin* given) {
   read_memory_table();
   read_stream_table();
   check_compiler();
+  check_profiler();
   check_later_tables();
   read_kernels();
   read_devices();
@@ -257,6 +259,15 @@ void Validator::check_compiler() {
   all_or_none("compiler", {FL_FUNCTION(c, save), FL_FUNCTION(c, load)});
 }
 
+void Validator::check_profiler() {
+  Chip& chip = *loaded_.chip;
+  fl_profiler_api& p = chip.profiler;
+  chip.has_profiler = copy_optional(plugin_.profiler, abi_1_0::kProfilerApi, "the table profiler", p);
+  if (!chip.has_profiler) return;
+  require("profiler", {FL_FUNCTION(p, start), FL_FUNCTION(p, stop), FL_FUNCTION(p, set_correlation),
+                       FL_FUNCTION(p, flush), FL_FUNCTION(p, clock)});
+}
+
 /// Tables that this host does not call yet are checked all the same, so that a mistake is seen early.
 void Validator::check_later_tables() {
   fl_graph_api g{};
@@ -270,11 +281,6 @@ void Validator::check_later_tables() {
                             FL_FUNCTION(c, all_reduce), FL_FUNCTION(c, broadcast), FL_FUNCTION(c, all_gather),
                             FL_FUNCTION(c, reduce_scatter), FL_FUNCTION(c, send), FL_FUNCTION(c, recv)});
     all_or_none("collectives", {FL_FUNCTION(c, group_begin), FL_FUNCTION(c, group_end)});
-  }
-  fl_profiler_api p{};
-  if (copy_optional(plugin_.profiler, abi_1_0::kProfilerApi, "the table profiler", p)) {
-    require("profiler", {FL_FUNCTION(p, start), FL_FUNCTION(p, stop), FL_FUNCTION(p, set_correlation),
-                         FL_FUNCTION(p, flush), FL_FUNCTION(p, clock)});
   }
   fl_tuning_api t{};
   if (copy_optional(plugin_.tuning, abi_1_0::kTuningApi, "the table tuning", t)) {

@@ -13,6 +13,7 @@
 #include "host_route.h"
 #include "router.h"
 #include "runtime/scratch.h"
+#include "runtime/timeline.h"
 
 namespace torch_fl::glue {
 
@@ -55,7 +56,8 @@ bool overlaps(const at::Tensor& a, const at::Tensor& b) {
 }
 
 // One copy kernel: any strides, any dtypes it lists. False: not this copy, or null.
-bool copy_with(const fl_kernel* kernel, runtime::Device& device, const at::Tensor& dst, const at::Tensor& src) {
+bool copy_with(const fl_kernel* kernel, runtime::Device& device, const at::Tensor& dst, const at::Tensor& src,
+               bool portable) {
   if (kernel == nullptr) return false;
   const fl_dtype from = to_fl_dtype(src.scalar_type()), to = to_fl_dtype(dst.scalar_type());
   if (from == FL_DTYPE_OTHER || to == FL_DTYPE_OTHER) return false;
@@ -87,15 +89,17 @@ bool copy_with(const fl_kernel* kernel, runtime::Device& device, const at::Tenso
   call.compute_dtype = from;
   if (kernel->supports != nullptr && kernel->supports(&call) != FL_OK) return false;
   runtime::ScratchScope scratch(device, stream_of(device));
+  auto seen = runtime::Enqueue::kernel(device, stream_of(device), kernel->op, portable);
   const fl_status status = kernel->run(&call);
+  if (status != FL_OK) seen.cancel();
   if (status == FL_UNSUPPORTED) return false;
   device.check(status, "aten::copy");
   return true;
 }
 
 bool copy_with_kernel(runtime::Device& device, const at::Tensor& dst, const at::Tensor& src) {
-  return copy_with(find_kernel(device.chip, "aten::copy"), device, dst, src) ||
-         copy_with(find_portable(device.chip, "aten::copy"), device, dst, src);
+  return copy_with(find_kernel(device.chip, "aten::copy"), device, dst, src, false) ||
+         copy_with(find_portable(device.chip, "aten::copy"), device, dst, src, true);
 }
 
 // Through the host: what a chip without kernels does.
@@ -183,7 +187,10 @@ void upload(runtime::Device& device, fl_address dst, const void* src, uint64_t b
   const auto stream = stream_of(device);
   if (bytes <= kBounce) {
     void* bounce = device.pinned().allocate(bytes);
-    std::memcpy(bounce, src, bytes);
+    {
+      const runtime::RuntimeCall seen(device, stream, "flHostStaging", bytes);
+      std::memcpy(bounce, src, bytes);
+    }
     device.copy(stream, dst, reinterpret_cast<fl_address>(bounce), bytes, FL_COPY_HOST_TO_DEVICE);
     device.pinned().record(bounce, stream);
     device.pinned().free(bounce);

@@ -10,6 +10,7 @@
 #include "random_ops.h"
 #include "runtime/scratch.h"
 #include "runtime/settings.h"
+#include "runtime/timeline.h"
 #include "scalars.h"
 #include "unsupported.h"
 
@@ -351,8 +352,12 @@ fl_call Frame::make(runtime::StreamId stream, bool live) {
 }
 
 fl_status launch(Plan& plan, const fl_call& c) {
-  runtime::ScratchScope scratch(*plan.device, runtime::current_stream(plan.device->index));
-  return plan.kernel->run(&c);
+  const runtime::StreamId stream = runtime::current_stream(plan.device->index);
+  runtime::ScratchScope scratch(*plan.device, stream);
+  auto seen = runtime::Enqueue::kernel(*plan.device, stream, plan.kernel->op, plan.route == Route::Portable);
+  const fl_status status = plan.kernel->run(&c);
+  if (C10_UNLIKELY(status != FL_OK)) seen.cancel();
+  return status;
 }
 
 /// Errors of a kernel surface where something next waits for the device. Here that is its own call, which is named.

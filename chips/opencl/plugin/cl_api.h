@@ -99,6 +99,7 @@ enum : cl_uint {
   CL_KERNEL_FUNCTION_NAME = 0x1190,
   CL_KERNEL_NUM_ARGS = 0x1191,
   CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3,
+  CL_PROFILING_COMMAND_START = 0x1282,
   CL_PROFILING_COMMAND_END = 0x1283,
 };
 
@@ -181,6 +182,9 @@ inline constexpr cl_bool CL_FALSE = 0, CL_TRUE = 1;
     (cl_command_queue, cl_bool, cl_bitfield, void*, size_t, cl_uint, const cl_event*, cl_event*)) \
   X(cl_int, clEnqueueSVMUnmap, (cl_command_queue, void*, cl_uint, const cl_event*, cl_event*))
 
+// That of OpenCL 2.1: null under an older loader.
+#define FL_CL_TIMER_FUNCTIONS(X) X(cl_int, clGetDeviceAndHostTimer, (cl_device_id, cl_ulong*, cl_ulong*))
+
 // cl_intel_unified_shared_memory: a platform's own, asked for by name.
 #define FL_CL_USM_FUNCTIONS(X)                                                                              \
   X(void*, clHostMemAllocINTEL, (cl_context, const cl_bitfield*, size_t, cl_uint, cl_int*))                 \
@@ -197,6 +201,7 @@ inline constexpr cl_bool CL_FALSE = 0, CL_TRUE = 1;
 struct Functions {
   FL_CL_FUNCTIONS(FL_CL_POINTER)
   FL_CL_SVM_FUNCTIONS(FL_CL_POINTER)
+  FL_CL_TIMER_FUNCTIONS(FL_CL_POINTER)
 };
 struct UsmFunctions {
   FL_CL_USM_FUNCTIONS(FL_CL_POINTER)

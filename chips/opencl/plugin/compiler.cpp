@@ -384,7 +384,7 @@ fl_status enqueue(Device& device, Stream& stream, Kernel& kernel, const fl_launc
   const cl_int code = cl.clEnqueueNDRangeKernel(stream.queue, kernel.kernel, launch.work_dim, nullptr, range.global,
                                                 range.has_local ? range.local : nullptr, 0, nullptr, command.event());
   if (code != CL_SUCCESS) return failed(code, "clEnqueueNDRangeKernel", device.info, "kernel " + kernel.name);
-  command.note();
+  note_profiled(device, stream, command, FL_PROFILE_KERNEL, kernel.name, 0);
   return FL_OK;
 }
 

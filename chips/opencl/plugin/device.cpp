@@ -14,6 +14,7 @@
 #include <fstream>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "status.h"
 
@@ -156,12 +157,21 @@ void set_properties(DeviceInfo& info, const std::string& name, const std::string
   p.clock_mhz = number_of<cl_uint>(info.id, CL_DEVICE_MAX_CLOCK_FREQUENCY);
 }
 
+/// "OpenCL 3.0 ..."; zeros where it says something else.
+std::pair<int, int> version_of(cl_device_id id) {
+  std::pair<int, int> version{};
+  if (std::sscanf(device_text(id, CL_DEVICE_VERSION).c_str(), "OpenCL %d.%d", &version.first, &version.second) != 2)
+    return {};
+  return version;
+}
+
 DeviceInfo describe(cl_platform_id platform, const std::string& platform_name, cl_device_id id) {
   DeviceInfo info;
   info.platform = platform;
   info.id = id;
   const std::string name = device_text(id, CL_DEVICE_NAME), extensions = device_text(id, CL_DEVICE_EXTENSIONS);
   info.label = name + " (" + platform_name + ")";
+  info.has_timer = version_of(id) >= std::pair(2, 1);
   info.cpu = (number_of<cl_bitfield>(id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
   const MemoryKinds kinds = memory_kinds(info, extensions);
   choose_memory(info, kinds);
@@ -307,7 +317,7 @@ fl_status open(int32_t index, fl_device* handle) {
     if (listing().process != getpid())
       return fail(FL_UNSUPPORTED,
                   "this process was forked from one that had listed the OpenCL devices; use the spawn start method");
-    auto device = std::make_unique<Device>(*info);
+    auto device = std::make_unique<Device>(*info, index);
     const intptr_t wanted[] = {CL_CONTEXT_PLATFORM, reinterpret_cast<intptr_t>(info->platform), 0};
     cl_int code = CL_SUCCESS;
     device->context = cl.clCreateContext(wanted, 1, &info->id, nullptr, nullptr, &code);
@@ -326,6 +336,8 @@ fl_status synchronize(fl_device device) { return finish_all(device_of(device)); 
 }  // namespace
 
 Device::~Device() {
+  profile.stop();
+  if (clock_queue != nullptr) cl.clReleaseCommandQueue(clock_queue);
   for (const auto& [pointer, buffer] : pinned) {
     cl.clEnqueueUnmapMemObject(default_stream.queue, buffer, pointer, 0, nullptr, nullptr);
     cl.clReleaseMemObject(buffer);

@@ -11,6 +11,7 @@
 
 #include "buffers.h"
 #include "cl_api.h"
+#include "profile.h"
 #include "torch_fl/fl_plugin.h"
 
 namespace fl_opencl {
@@ -31,14 +32,13 @@ struct DeviceInfo {
   Memory memory = Memory::kBuffer;
   bool cpu = false;
   bool fine_svm = false;    ///< allocations are fine grained
+  bool has_timer = false;   ///< OpenCL 2.1 or later
   bool shared_usm = false;  ///< allocations are shared with the host, else the device's
   std::string refusal;      ///< why it cannot be opened; empty when it can
   UsmFunctions usm;
 
   bool coherent() const { return (properties.capabilities & FL_CAP_HOST_COHERENT) != 0; }
 };
-
-struct Device;
 
 /// An in-order queue. The event of its last command stands for everything before it: waits, queries and untimed events
 /// need no marker, and there is nothing to wait for when it is null. Threads may share a stream, so the mutex is held
@@ -109,11 +109,12 @@ class Usage {
 };
 
 struct Device {
-  explicit Device(const DeviceInfo& info) : info(info) {}
+  Device(const DeviceInfo& info, int32_t index) : info(info), index(index) {}
   ~Device();
   Device(const Device&) = delete;
 
   const DeviceInfo& info;
+  const int32_t index;
   cl_context context = nullptr;
   Stream default_stream;
   std::mutex streams_mutex;
@@ -125,9 +126,21 @@ struct Device {
   fl_module copier = nullptr;  ///< null: the runtime's own copies are used
   std::mutex pinned_mutex;
   std::unordered_map<void*, cl_mem> pinned;
+  Profile profile;
+  std::mutex clock_mutex;  ///< guards the rest
+  cl_command_queue clock_queue = nullptr;
+  bool timer_tried = false, timer_works = false;
 
   Stream& stream(fl_stream handle) { return handle == nullptr ? default_stream : *reinterpret_cast<Stream*>(handle); }
 };
+
+/// note(), and the command's times are wanted where a profile runs.
+inline void note_profiled(Device& device, Stream& stream, Enqueuing& command, fl_profile_kind kind,
+                          const std::string& name, uint64_t bytes) {
+  if (device.profile.started())
+    device.profile.keep(&stream == &device.default_stream ? nullptr : &stream, *command.event(), kind, name, bytes);
+  command.note();
+}
 
 inline Device& device_of(fl_device device) { return *reinterpret_cast<Device*>(device); }
 
@@ -141,5 +154,6 @@ extern const fl_device_api kDeviceApi;
 extern const fl_memory_api kMemoryApi;
 extern const fl_stream_api kStreamApi;
 extern const fl_compiler_api kCompilerApi;
+extern const fl_profiler_api kProfilerApi;
 
 }  // namespace fl_opencl

@@ -35,6 +35,7 @@ std::string open_loader() {
   if (cl.function == nullptr) missing = #function;
   FL_CL_FUNCTIONS(FL_REQUIRE)
   FL_CL_SVM_FUNCTIONS(FL_FIND)
+  FL_CL_TIMER_FUNCTIONS(FL_FIND)
 #undef FL_REQUIRE
 #undef FL_FIND
   if (missing == nullptr) return "";

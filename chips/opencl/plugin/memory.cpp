@@ -188,7 +188,7 @@ fl_status copy(fl_device handle, fl_stream stream_handle, fl_address dst, fl_add
         device.info.memory == Memory::kBuffer
             ? copy_buffers(device, stream, dst, src, bytes, kind, command.event())
             : copy_pointers(device, stream, pointer_of(dst), pointer_of(src), bytes, command.event());
-    if (status == FL_OK) command.note();
+    if (status == FL_OK) note_profiled(device, stream, command, FL_PROFILE_COPY, "copy", bytes);
     return status;
   });
 }
@@ -233,7 +233,7 @@ fl_status fill(fl_device handle, fl_stream stream_handle, fl_address dst, const 
                                               0, nullptr, command.event()),
                        "clEnqueueFillBuffer", info);
     }
-    if (status == FL_OK) command.note();
+    if (status == FL_OK) note_profiled(device, stream, command, FL_PROFILE_FILL, "fill", bytes);
     return status;
   });
 }

@@ -22,6 +22,7 @@ const fl_plugin* fl_plugin_get(const fl_host* host) {
     p.memory = &kMemoryApi;
     p.stream = &kStreamApi;
     p.compiler = &kCompilerApi;
+    p.profiler = &kProfilerApi;
     return p;
   }();
   return &plugin;

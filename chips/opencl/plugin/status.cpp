@@ -66,6 +66,10 @@ const char* plain_name(cl_int code) {
 
 void set_host(const fl_host* host) noexcept { the_host = host; }
 
+void warn(const std::string& text) noexcept {
+  if (FL_HAS(the_host, log) && the_host->log != nullptr) the_host->log(FL_LOG_WARNING, text.c_str());
+}
+
 fl_status fail(fl_status status, const char* text) noexcept {
   if (FL_HAS(the_host, set_error) && the_host->set_error != nullptr) the_host->set_error(status, text);
   return status;

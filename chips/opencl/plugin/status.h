@@ -15,6 +15,9 @@ struct DeviceInfo;
 
 void set_host(const fl_host* host) noexcept;
 
+/// Writes to the host's log.
+void warn(const std::string& text) noexcept;
+
 /// Hands the text to the host and returns the status.
 fl_status fail(fl_status status, const char* text) noexcept;
 inline fl_status fail(fl_status status, const std::string& text) noexcept { return fail(status, text.c_str()); }

@@ -173,7 +173,10 @@ fl_status launch_slow(const fl_call* call, Body body) noexcept {
   if (simMode(device) & SIM_MODE_ATTENTION) check_limits(*call);
   if (!(simMode(device) & SIM_MODE_QUEUED)) {
     Packet packet{*call, body};
-    return check(simLaunchInline(device, call->kernel->op, run_packet, &packet));
+    // An activity knows its stream; the packet that is copied borrows what this one does.
+    return check(simMode(device) & SIM_MODE_PROFILING
+                     ? simLaunch(device, stream, call->kernel->op, run_packet, &packet, sizeof packet)
+                     : simLaunchInline(device, call->kernel->op, run_packet, &packet));
   }
   Packer counter(nullptr);
   counter.call(*call, body);

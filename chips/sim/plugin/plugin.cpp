@@ -176,6 +176,7 @@ const fl_plugin* fl_plugin_get(const fl_host* host) {
     p.stream = &kStream;
     p.kernels = kernels.empty() ? nullptr : kernels.data();
     p.compiler = simGetLimits()->hide_compiler ? nullptr : compiler_table();
+    p.profiler = simGetLimits()->hide_profiler ? nullptr : profiler_table();
     return p;
   }();
   return &plugin;

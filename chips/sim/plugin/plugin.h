@@ -17,6 +17,8 @@ void check_limits(const fl_call& call);
 bool is_data_movement(const fl_kernel& kernel) noexcept;
 /// The compiler table.
 const fl_compiler_api* compiler_table() noexcept;
+/// The profiler table.
+const fl_profiler_api* profiler_table() noexcept;
 /// The whole kernel table.
 std::span<const fl_kernel* const> all_kernels();
 

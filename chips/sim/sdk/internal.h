@@ -40,6 +40,10 @@ struct Command {
   virtual ~Command() = default;
   /// On the worker. `alive` is false when the device is lost or the process ends: do no work, but release who waits.
   virtual void run(Device& device, bool alive) = 0;
+  /// False: nothing that a profile shows.
+  virtual bool describe(simActivity&) const { return false; }
+  bool profiled = false;
+  uint64_t correlation = 0;
 };
 
 /// One in-order queue and, from its first command on, one worker thread.
@@ -58,6 +62,7 @@ class Stream {
 
  private:
   void work();
+  void run(Command& command, bool alive);
   Device& device_;
   std::mutex mutex_;
   std::condition_variable wake_, progress_;
@@ -86,9 +91,17 @@ struct Device : simDeviceHead {
   std::atomic<bool> lost{false};
   std::atomic<int64_t> launches_until_loss{-1};  ///< -1: never
 
+  const Stream* default_stream = nullptr;  ///< never changes
   std::shared_ptr<Stream> find(simStream stream);
   std::vector<std::shared_ptr<Stream>> all_streams();
+  std::mutex activities_mutex;
+  std::deque<simActivity> activities;
+  uint64_t dropped = 0;
+
   void set_mode(uint32_t bits) { __atomic_fetch_or(&mode, bits, __ATOMIC_RELAXED); }
+  void clear_mode(uint32_t bits) { __atomic_fetch_and(&mode, ~bits, __ATOMIC_RELAXED); }
+  /// Of work that ran from `start` to `end` by the host's clock; forgotten when the profiler was stopped meanwhile.
+  void add_activity(simActivity activity, int64_t start, int64_t end);
   void lose() {
     set_mode(SIM_MODE_ATTENTION);
     lost.store(true);
@@ -118,6 +131,23 @@ void clear_kernel_error();
 int64_t environment_integer(const char* name, int64_t fallback, int64_t low, int64_t high);
 
 int64_t now_ns();
+
+// ---- profile.cpp
+/// Of the calling thread.
+uint64_t correlation();
+/// Runs `work` on the calling thread, as an activity where the device's profiler is started.
+template <class Work>
+auto run_profiled(Device& device, simStream stream, int32_t kind, const char* name, uint64_t bytes, const Work& work) {
+  if (!(simMode(&device) & SIM_MODE_PROFILING)) return work();
+  const int64_t start = now_ns();
+  const auto result = work();
+  device.add_activity({kind, 0, name, stream, correlation(), 0, 0, bytes}, start, now_ns());
+  return result;
+}
+
+// ---- stream.cpp
+/// simLaunchInline() of a stream.
+simResult launch_inline(Device& device, simStream stream, const char* name, simKernel kernel, void* packet);
 
 }  // namespace simchip
 

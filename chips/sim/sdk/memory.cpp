@@ -32,6 +32,12 @@ struct Copy final : Command {
   void run(Device&, bool alive) override {
     if (alive) std::memmove(dst, src, bytes);
   }
+  bool describe(simActivity& activity) const override {
+    activity.kind = SIM_ACTIVITY_MEMCPY;
+    activity.name = "memcpy";
+    activity.bytes = bytes;
+    return true;
+  }
   void* dst;
   const void* src;
   uint64_t bytes;
@@ -61,6 +67,12 @@ struct Fill final : Command {
   void run(Device&, bool alive) override {
     if (alive) fill_memory(dst, pattern, pattern_bytes, count);
   }
+  bool describe(simActivity& activity) const override {
+    activity.kind = SIM_ACTIVITY_MEMSET;
+    activity.name = "memset";
+    activity.bytes = count * pattern_bytes;
+    return true;
+  }
   void* dst;
   unsigned char pattern[16];
   uint32_t pattern_bytes;
@@ -81,8 +93,10 @@ simResult copy(Device& device, simStream stream, void* dst, const void* src, uin
   if (!(simMode(&device) & SIM_MODE_QUEUED)) {
     if (simMode(&device))
       if (const simResult result = device.check()) return result;
-    std::memmove(dst, src, bytes);
-    return SIM_SUCCESS;
+    return run_profiled(device, stream, SIM_ACTIVITY_MEMCPY, "memcpy", bytes, [&] {
+      std::memmove(dst, src, bytes);
+      return SIM_SUCCESS;
+    });
   }
   return enqueue(device, stream, std::make_unique<Copy>(dst, src, bytes));
 }
@@ -203,8 +217,10 @@ simResult simMemsetAsync(simDevice device, simStream stream, simAddress dst, con
     return enqueue(d, stream, std::make_unique<Fill>(to, pattern, pattern_bytes, count));
   if (simMode(device))
     if (const simResult result = d.check()) return result;
-  fill_memory(to, static_cast<const unsigned char*>(pattern), pattern_bytes, count);
-  return SIM_SUCCESS;
+  return run_profiled(d, stream, SIM_ACTIVITY_MEMSET, "memset", pattern_bytes * count, [&] {
+    fill_memory(to, static_cast<const unsigned char*>(pattern), pattern_bytes, count);
+    return SIM_SUCCESS;
+  });
 }
 
 void simCheckRange(const simDeviceHead* device, simAddress address, uint64_t bytes, const char* what) {

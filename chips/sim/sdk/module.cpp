@@ -309,5 +309,5 @@ simResult simModuleLaunch(simDevice device, simStream stream, simModule module, 
   auto* work = new (packet) Work{found, {range[0], range[1], range[2]}, n_args, layout.n_addresses};
   fill(*work, args, sizes);
   return queued ? simPacketSubmit(device, stream, found->name, run_module, packet)
-                : simLaunchInline(device, found->name, run_module, packet);
+                : launch_inline(as_device(device), stream, found->name, run_module, packet);
 }

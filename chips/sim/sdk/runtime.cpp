@@ -56,6 +56,7 @@ void read_limits() {
   l.checked = environment_flag("SIMCHIP_CHECK");
   l.hide_kernels = environment_flag("SIMCHIP_HIDE_KERNELS");
   const bool kernels_alone = l.hide_kernels && std::strcmp(std::getenv("SIMCHIP_HIDE_KERNELS"), "2") == 0;
+  l.hide_profiler = environment_flag("SIMCHIP_HIDE_PROFILER");
   l.hide_compiler = environment_flag("SIMCHIP_HIDE_COMPILER") || (l.hide_kernels && !kernels_alone);
   l.conv_channels_last = environment_flag("SIMCHIP_CONV_CHANNELS_LAST");
   l.matmul_multiple = static_cast<int32_t>(environment_integer("SIMCHIP_MATMUL_MULTIPLE", 0, 0, 1 << 16));
@@ -88,6 +89,7 @@ void initialise() {
     if (attention) device->set_mode(SIM_MODE_ATTENTION);
     device->allocation_limit = l.memory_bytes;
     device->streams.push_back(std::make_shared<Stream>(*device));
+    device->default_stream = device->streams.front().get();
     devices[i] = device;
     inject_from_environment(*device);
   }

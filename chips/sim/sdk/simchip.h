@@ -25,6 +25,8 @@
  *   SIMCHIP_HIDE_KERNELS=1       the chip pretends to have memory alone: no kernels and no compiler
  *   SIMCHIP_HIDE_KERNELS=2       ... no kernels, but a compiler
  *   SIMCHIP_HIDE_COMPILER=1      the chip pretends to have no compiler
+ *   SIMCHIP_HIDE_PROFILER=1      the chip pretends to have no profiler
+ *   SIMCHIP_CLOCK_DRIFT_PPM=N    the devices' clock runs faster than the host's by N millionths (negative: slower)
  *   SIMCHIP_CC="cc -m64"         the C compiler behind simModuleCompile(): a name or path, and its first arguments;
  *                                default: $CC, else the first of cc, gcc, clang on the PATH
  *   SIMCHIP_THREADS=2            threads that share a large kernel (at most 16; default: 2, or the one core there is)
@@ -74,8 +76,9 @@ typedef uint64_t simAddress;
 
 /* The head of a device, laid open so that kernels and launches cost no call. Read only. */
 enum {
-  SIM_MODE_QUEUED = 1u << 0,   /* commands go to worker threads */
-  SIM_MODE_ATTENTION = 1u << 1 /* faults, limits or checks are on: use the functions, not the short cuts */
+  SIM_MODE_QUEUED = 1u << 0,    /* commands go to worker threads */
+  SIM_MODE_ATTENTION = 1u << 1, /* faults, limits or checks are on: use the functions, not the short cuts */
+  SIM_MODE_PROFILING = 1u << 2  /* activities are kept: the same */
 };
 typedef struct simDeviceHead {
   uint64_t bias;
@@ -105,6 +108,7 @@ typedef struct simLimits {
   char dtypes[256]; /* "": all */
   int32_t trusting;
   char conv_strides[64]; /* "": all */
+  int32_t hide_profiler;
 } simLimits;
 /* Reads the environment, once; starts nothing. */
 SIM_EXPORT simResult simInit(void);
@@ -200,6 +204,28 @@ SIM_EXPORT simResult simModuleRelease(simModule module);
 SIM_EXPORT simResult simModuleLaunch(simDevice device, simStream stream, simModule module, const char* entry,
                                      const uint64_t range[3], uint32_t n_args, const void* const* args,
                                      const uint32_t* sizes);
+
+/* ---- Profiling: activities are kept while a device's profiler is started, at most 65536 that nobody has read ---- */
+enum { SIM_ACTIVITY_KERNEL = 0, SIM_ACTIVITY_MEMCPY = 1, SIM_ACTIVITY_MEMSET = 2 };
+typedef struct simActivity {
+  int32_t kind;
+  int32_t reserved;
+  const char* name; /* lives as long as the process */
+  simStream stream; /* null: the default stream */
+  uint64_t correlation;
+  int64_t start_ns, end_ns; /* in the device's clock */
+  uint64_t bytes;           /* that a copy or fill writes */
+} simActivity;
+/* Of work launched from now on. Forgets what was kept. */
+SIM_EXPORT simResult simProfilerStart(simDevice device);
+SIM_EXPORT simResult simProfilerStop(simDevice device);
+/* What the calling thread launches from now on carries this number. */
+SIM_EXPORT void simProfilerSetCorrelation(uint64_t id);
+/* Takes the oldest activities that have ended. *count: in, the room there is; out, how many came. *dropped (may be
+ * null): how many found no room since it was last told. */
+SIM_EXPORT simResult simProfilerRead(simDevice device, simActivity* activities, uint64_t* count, uint64_t* dropped);
+/* The device's clock, and CLOCK_MONOTONIC at the same moment. */
+SIM_EXPORT simResult simDeviceClock(simDevice device, int64_t* device_ns, int64_t* host_ns);
 
 /* ---- Fault injection: what the environment does, at run time ---- */
 /* The n-th launch from now of the kernel `name` fails, on any device. n >= 1; null name: no failure. */

@@ -35,6 +35,8 @@ bool Marker::query() {
 }
 
 void Stream::submit(std::unique_ptr<Command> command) {
+  command->profiled = (simMode(&device_) & SIM_MODE_PROFILING) != 0;
+  if (command->profiled) command->correlation = simchip::correlation();
   {
     std::unique_lock<std::mutex> lock(mutex_);
     // A host that runs ahead of the chip waits, as on real ones; else its queue would grow without end.
@@ -47,7 +49,17 @@ void Stream::submit(std::unique_ptr<Command> command) {
       return;
     }
   }
-  command->run(device_, true);  // the worker is being ended
+  run(*command, true);  // the worker is being ended
+}
+
+void Stream::run(Command& command, bool alive) {
+  simActivity activity = {};
+  if (!command.profiled || !alive || !command.describe(activity)) return command.run(device_, alive);
+  activity.correlation = command.correlation;
+  activity.stream = this == device_.default_stream ? nullptr : reinterpret_cast<simStream>(this);
+  const int64_t start = now_ns();
+  command.run(device_, alive);
+  device_.add_activity(activity, start, now_ns());
 }
 
 void Stream::work() {
@@ -61,7 +73,7 @@ void Stream::work() {
     queue_.pop_front();
     const bool alive = !stopping_ && !device_.lost.load();
     lock.unlock();
-    command->run(device_, alive);
+    run(*command, alive);
     command.reset();
     lock.lock();
     ++completed_;
@@ -119,6 +131,11 @@ struct alignas(16) Launch final : Command {
     if (const simResult result = kernel(&device, packet()))
       device.report(result, std::string("kernel ") + name + ": " + kernel_error());
   }
+  bool describe(simActivity& activity) const override {
+    activity.kind = SIM_ACTIVITY_KERNEL;
+    activity.name = name;
+    return true;
+  }
   const char* name = nullptr;
   simKernel kernel = nullptr;
 };
@@ -157,6 +174,16 @@ bool event_time(simEvent event, int64_t* ns) {
 }
 
 }  // namespace
+
+simResult launch_inline(Device& d, simStream stream, const char* name, simKernel kernel, void* packet) {
+  if (const simResult result = d.check()) return result;
+  if (const simResult result = strike(d, name)) return result;
+  clear_kernel_error();
+  const simResult result = run_profiled(d, stream, SIM_ACTIVITY_KERNEL, name, 0, [&] { return kernel(&d, packet); });
+  if (result == SIM_SUCCESS) return SIM_SUCCESS;
+  return fail(result, "device %d: kernel %s: %s", d.index, name, kernel_error());
+}
+
 }  // namespace simchip
 
 using namespace simchip;
@@ -289,7 +316,7 @@ simResult simPacketSubmit(simDevice device, simStream stream, const char* name, 
   std::unique_ptr<Launch> launch(static_cast<Launch*>(packet) - 1);
   SIM_ENTER(device);
   Device& d = as_device(device);
-  if (!queued(device)) return simLaunchInline(device, name, kernel, packet);
+  if (!queued(device)) return launch_inline(d, stream, name ? name : "(unnamed)", kernel, packet);
   if (const simResult result = d.check()) return result;
   auto target = d.find(stream);
   if (!target) return no_stream(device, stream);
@@ -308,11 +335,5 @@ simResult simLaunch(simDevice device, simStream stream, const char* name, simKer
 
 simResult simLaunchInline(simDevice device, const char* name, simKernel kernel, void* packet) {
   SIM_ENTER(device);
-  Device& d = as_device(device);
-  if (const simResult result = d.check()) return result;
-  if (const simResult result = strike(d, name)) return result;
-  clear_kernel_error();
-  const simResult result = kernel(device, packet);
-  if (result == SIM_SUCCESS) return SIM_SUCCESS;
-  return fail(result, "device %d: kernel %s: %s", d.index, name, kernel_error());
+  return launch_inline(as_device(device), nullptr, name, kernel, packet);
 }
