@@ -78,6 +78,8 @@ const Case kCases[] = {
     {"memory_zero", "total_memory is 0"},
     {"tuning_half", "the function tuning.candidates is null"},
     {"compiler_half", "the function compiler.identity is null"},
+    {"profiler_half", "the function profiler.flush is null"},
+    {"profiler_size_small", "the table profiler.struct_size is 40, but 48 to 65536 was expected"},
     {"no_symbol", "expected an exported function fl_plugin_get, found none"},
     {"throws_in_get", "fl_plugin_get threw a C++ exception: get is broken"},
     {"dependency_gone", "the dynamic linker refused it: libgone.so: cannot open shared object file"},
@@ -122,6 +124,18 @@ TEST(Loader, APluginOfALaterMinorServes) {
   EXPECT_EQ(loaded.chip->abi_minor, 1u);
   EXPECT_EQ(loaded.devices.size(), 2u);
   EXPECT_EQ(loaded.chip->memory.struct_size, sizeof(fl_memory_api));
+}
+
+TEST(Loader, TheProfilerTableIsTakenWhereThereIsOne) {
+  EXPECT_FALSE(load_plugin(fake("good")).chip->has_profiler);
+  for (const char* plugin : {"profiler", "later_profiler"}) {
+    const LoadedPlugin loaded = load_plugin(fake(plugin));
+    ASSERT_TRUE(loaded.chip->has_profiler) << plugin;
+    EXPECT_GE(loaded.chip->profiler.struct_size, abi_1_0::kProfilerApi);
+    int64_t device_ns = 1, host_ns = 1;
+    EXPECT_EQ(loaded.chip->profiler.clock(nullptr, &device_ns, &host_ns), FL_OK);
+    EXPECT_EQ(device_ns, 0);
+  }
 }
 
 #ifdef LATER_HOST

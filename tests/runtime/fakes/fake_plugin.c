@@ -177,6 +177,38 @@ static const fl_tuning_api tuning_api = {sizeof(fl_tuning_api)};
 #ifdef COMPILER_HALF
 static const fl_compiler_api compiler_api = {sizeof(fl_compiler_api), 0, "c99"};
 #endif
+#if defined(PROFILER) || defined(PROFILER_HALF) || defined(PROFILER_SIZE_SMALL)
+#define HAS_PROFILER
+static fl_status profile(fl_device device) {
+  (void)device;
+  return FL_OK;
+}
+static void set_correlation(uint64_t id) { (void)id; }
+static fl_status flush(fl_device device, void (*sink)(void* context, const fl_profile_event* event), void* context) {
+  (void)device;
+  (void)sink;
+  (void)context;
+  return FL_OK;
+}
+static fl_status read_clock(fl_device device, int64_t* device_ns, int64_t* host_ns) {
+  (void)device;
+  *device_ns = *host_ns = 0;
+  return FL_OK;
+}
+static const fl_profiler_api profiler_api = {
+#ifdef PROFILER_SIZE_SMALL
+    40,
+#else
+    sizeof(fl_profiler_api),
+#endif
+    profile,   profile, set_correlation,
+#ifdef PROFILER_HALF
+    NULL,
+#else
+    flush,
+#endif
+    read_clock};
+#endif
 
 /* ---- kernels ---- */
 static fl_status run(const fl_call* call) {
@@ -248,6 +280,9 @@ static void fill_plugin(void) {
 #endif
   plugin.kernels = kernels;
   plugin.n_kernels = 2;
+#ifdef HAS_PROFILER
+  plugin.profiler = &profiler_api;
+#endif
 }
 
 static void break_plugin(void) {
