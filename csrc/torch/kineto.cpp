@@ -179,9 +179,11 @@ class Session final : public libkineto::IActivityProfilerSession {
     result_.events.clear();
   }
 
+  /// Of one device: the others are told to the logger. Without this one Kineto calls all of them GPUs.
   std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override {
-    return nullptr;
-  }  // there may be many: see show_rows
+    if (shown_ < 0) return nullptr;
+    return std::make_unique<libkineto::DeviceInfo>(info_of(shown_));
+  }
   std::vector<libkineto::ResourceInfo> getResourceInfos() override { return {}; }
   std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return nullptr; }
 
@@ -210,21 +212,21 @@ class Session final : public libkineto::IActivityProfilerSession {
     logger.handleGenericActivity(activity);
   }
 
+  static libkineto::DeviceInfo info_of(int32_t index) {
+    const runtime::Device& device = runtime::Registry::get().at(index);
+    return {index, libkineto::kExceedMaxPid + index, device.chip.name,
+            "fl:" + std::to_string(index) + " " + device.properties.name};
+  }
+
   /// A process for each device and a thread for each stream that did something.
   void show_rows(libkineto::ActivityLogger& logger) {
     std::set<std::pair<int32_t, int32_t>> rows;
     for (const DeviceEvent& event : result_.events) {
       if (!on_host(event)) rows.emplace(event.device, event.stream);
     }
-    int32_t shown = -1;
     for (const auto& [index, stream] : rows) {
       const int64_t time = clock_(result_.events.front().start_ns);
-      if (std::exchange(shown, index) != index) {
-        const runtime::Device& device = runtime::Registry::get().at(index);
-        logger.handleDeviceInfo({index, libkineto::kExceedMaxPid + index, device.chip.name,
-                                 "fl:" + std::to_string(index) + " " + device.properties.name},
-                                time);
-      }
+      if (std::exchange(shown_, index) != index) logger.handleDeviceInfo(info_of(index), time);
       const std::string name = stream < 0    ? "another stream"
                                : stream == 0 ? "stream 0 (default)"
                                              : "stream " + std::to_string(stream);
@@ -237,6 +239,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   TraceClock clock_;
   std::unique_ptr<runtime::TimelineListener> listener_;
   runtime::TimelineListener::Result result_;
+  int32_t shown_ = -1;  ///< the last device that has rows
 };
 
 class FlProfiler final : public libkineto::IActivityProfiler {
