@@ -86,7 +86,7 @@ class FlPlugin(C.Structure):
         ("struct_size", U32), ("abi_major", U32), ("abi_minor", U32), ("n_kernels", U32), ("name", C.c_char_p),
         ("vendor", C.c_char_p), ("version", C.c_char_p), ("device", C.POINTER(DeviceApi)),
         ("memory", C.POINTER(MemoryApi)), ("stream", C.POINTER(StreamApi)), ("kernels", P),
-        ("compiler", C.POINTER(CompilerApi)),
+        ("compiler", C.POINTER(CompilerApi)), ("graph", P), ("collectives", P), ("profiler", P),
     ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes as C
 import json
 import os
+import pathlib
 import sys
 import tempfile
 
@@ -50,9 +51,10 @@ def main() -> None:
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as prof:
         for _ in range(3):
             step()
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        prof.export_chrome_trace(file.name)
-        trace = json.load(file)["traceEvents"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "trace.json"
+        prof.export_chrome_trace(str(path))
+        trace = json.loads(path.read_text())["traceEvents"]
     operators = {e["args"]["External id"]: e for e in trace if e.get("cat") == "cpu_op" and "External id" in e["args"]}
     launches = {
         e["args"]["correlation"]: e for e in trace if e.get("name") == "flLaunchKernel" and "correlation" in e["args"]

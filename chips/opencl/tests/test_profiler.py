@@ -102,6 +102,7 @@ def test_commands_are_recorded_with_kind_name_and_correlation(chip: Chip) -> Non
         assert all(e["start_ns"] <= e["end_ns"] for e in events)
         assert profiler.flush() == []
     chip.fill(address, b"\2", 4096)
+    chip.synchronize()
     with Profiler(chip) as profiler:
         assert profiler.flush() == []
     chip.free(address)
