@@ -27,7 +27,9 @@ fl_device_properties with_defaults(fl_device_properties p) {
 }
 
 const char* name_of(fl_copy_kind kind) {
-  return kind == FL_COPY_HOST_TO_DEVICE ? "Memcpy HtoD" : kind == FL_COPY_DEVICE_TO_HOST ? "Memcpy DtoH" : "Memcpy DtoD";
+  return kind == FL_COPY_HOST_TO_DEVICE   ? "Memcpy HtoD"
+         : kind == FL_COPY_DEVICE_TO_HOST ? "Memcpy DtoH"
+                                          : "Memcpy DtoD";
 }
 
 }  // namespace

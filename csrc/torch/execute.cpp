@@ -351,13 +351,19 @@ fl_call Frame::make(runtime::StreamId stream, bool live) {
   return c;
 }
 
+/// The same as running it, for whoever listens for device events. Out of the hot path.
+C10_NOINLINE fl_status run_seen(Plan& plan, const fl_call& c, runtime::StreamId stream) {
+  auto seen = runtime::Enqueue::kernel(*plan.device, stream, plan.kernel->op, plan.route == Route::Portable);
+  const fl_status status = plan.kernel->run(&c);
+  if (status != FL_OK) seen.cancel();
+  return status;
+}
+
 fl_status launch(Plan& plan, const fl_call& c) {
   const runtime::StreamId stream = runtime::current_stream(plan.device->index);
   runtime::ScratchScope scratch(*plan.device, stream);
-  auto seen = runtime::Enqueue::kernel(*plan.device, stream, plan.kernel->op, plan.route == Route::Portable);
-  const fl_status status = plan.kernel->run(&c);
-  if (C10_UNLIKELY(status != FL_OK)) seen.cancel();
-  return status;
+  if (C10_UNLIKELY(runtime::observed_by(runtime::kTimeline))) return run_seen(plan, c, stream);
+  return plan.kernel->run(&c);
 }
 
 /// Errors of a kernel surface where something next waits for the device. Here that is its own call, which is named.

@@ -452,28 +452,39 @@ typedef struct fl_collectives_api {
   fl_status (*group_end)(fl_communicator c);
 } fl_collectives_api;
 
-/* ---- Profiler events (since 1.0, optional). Not called by hosts of 1.0. ------------------------------------------ */
+/* ---- Profiler events (since 1.0, optional) -----------------------------------------------------------------------
+ * What the device did, and when, for as long as somebody profiles. Nothing may be recorded, and nothing may cost, while
+ * it is stopped. The host calls start, stop, flush and clock of one device one at a time, from any thread; enqueuing
+ * goes on meanwhile, on other threads too.
+ */
 typedef int32_t fl_profile_kind;
 enum { FL_PROFILE_KERNEL = 0, FL_PROFILE_COPY = 1, FL_PROFILE_FILL = 2, FL_PROFILE_RUNTIME = 3 };
 typedef struct fl_profile_event {
   uint32_t struct_size;
   fl_profile_kind kind;
-  const char* name; /* valid during the callback */
+  const char* name; /* of a kernel: what a person would know it by; valid during the callback */
   int32_t device_index;
   int32_t reserved;
-  fl_stream stream;
+  fl_stream stream;         /* null: the default stream */
   uint64_t correlation;     /* what set_correlation() said on the enqueuing thread */
-  int64_t start_ns, end_ns; /* in the device's clock: see clock() */
-  uint64_t bytes;
+  int64_t start_ns, end_ns; /* of the work itself, not of its time in the queue; in the device's clock: see clock() */
+  uint64_t bytes;           /* that a copy or fill wrote; 0: unknown */
 } fl_profile_event;
 typedef struct fl_profiler_api {
   uint32_t struct_size;
+  /* Record what is enqueued from now on. Forgets what was recorded before. */
   fl_status (*start)(fl_device device);
+  /* The host has flushed before; what is left is forgotten. Work goes on. */
   fl_status (*stop)(fl_device device);
-  void (*set_correlation)(uint64_t id); /* per thread; cheap; called before each enqueue while started */
-  /* Deliver the events so far, oldest first, then forget them. */
+  /* The calling thread's number for what it enqueues next; cheap. Called before each enqueue while a device of the chip
+   * is started, and after it with 0, or the number of the enqueue around it. Numbers are never used twice. */
+  void (*set_correlation)(uint64_t id);
+  /* Deliver the events of work that has ended, oldest first, then forget them; those of other work are kept for the
+   * next flush. Does not wait. The host flushes at least once for each 16384 of its enqueues; a plugin whose buffer is
+   * full all the same drops events, and says so through host->log. sink() must not be called after flush returned. */
   fl_status (*flush)(fl_device device, void (*sink)(void* context, const fl_profile_event* event), void* context);
-  /* The device's clock now, and the host's monotonic clock at the same moment. */
+  /* While started: the device's clock now, which the events' times are in, and the host's monotonic clock
+   * (CLOCK_MONOTONIC) at the same moment. The host asks several times in a row and believes the quickest answer. */
   fl_status (*clock)(fl_device device, int64_t* device_ns, int64_t* host_ns);
 } fl_profiler_api;
 

@@ -32,7 +32,10 @@ def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
 
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("configuration", "counters", "device_names", "python_backend", "routes", "torch_profiler")),
+    *(
+        f"docs/{name}.md"
+        for name in ("configuration", "counters", "device_names", "python_backend", "routes", "torch_profiler")
+    ),
 )
 
 
