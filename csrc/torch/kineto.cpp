@@ -251,7 +251,8 @@ class FlProfiler final : public libkineto::IActivityProfiler {
                                                                  const libkineto::Config&) override {
     static std::atomic<uint64_t> sessions{0};
     const uint32_t kinds = kinds_of(types);
-    if (kinds == 0) return nullptr;
+    // A profile of the host alone asks for the calls of all devices' runtimes, too: nothing is armed for it.
+    if ((kinds & runtime::kDeviceWork) == 0) return nullptr;
     return std::make_unique<Session>(kinds, ++sessions);
   }
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(int64_t, int64_t, const std::set<ActivityType>& types,

@@ -215,6 +215,7 @@ def test_device_alone_and_host_alone() -> None:
     with profile(activities=[ProfilerActivity.CPU]) as prof:
         x.sigmoid()
     assert not any(event.device_type == DeviceType.PrivateUse1 for event in prof.events())
+    assert not any(event.name.startswith("fl") for event in prof.events())
 
 
 def test_threads_are_told_apart(tmp_path: Path) -> None:
