@@ -250,3 +250,38 @@ def test_bad_settings_are_named(library: str) -> None:
     result = run(library, "pass", SIMCHIP_DEVICES="many")
     assert result.returncode == 0
     assert "SIMCHIP_DEVICES=many" in result.stderr
+
+
+@pytest.mark.parametrize("inline", ["0", "1"])
+def test_activities_while_the_profiler_is_started(library: str, inline: str) -> None:
+    code = """
+    class Activity(C.Structure):
+        _fields_ = [("kind", C.c_int32), ("reserved", C.c_int32), ("name", C.c_char_p), ("stream", C.c_void_p),
+                    ("correlation", C.c_uint64), ("start", C.c_int64), ("end", C.c_int64), ("bytes", C.c_uint64)]
+    sdk = C.CDLL(os.path.join(os.path.dirname(os.environ["FL_SIM_LIBRARY"]), "libsimchip.so"))
+    device, room = C.c_void_p(getattr(chip.device, "value", chip.device)), (Activity * 70000)()
+    def correlate(number): sdk.simProfilerSetCorrelation(C.c_uint64(number))
+    def read():
+        chip.synchronize()
+        count, dropped = C.c_uint64(70000), C.c_uint64()
+        assert sdk.simProfilerRead(device, room, C.byref(count), C.byref(dropped)) == 0
+        return room[: count.value], dropped.value
+    address, stream = chip.alloc(64), new_stream()
+    fill(None, address, 1, 64)  # of nobody
+    assert sdk.simProfilerStart(device) == 0
+    correlate(7); fill(stream, address, 2, 64); correlate(8); add(); correlate(0)
+    activities, dropped = read()
+    assert not dropped and all(0 < a.start <= a.end for a in activities)
+    (filled,) = [a for a in activities if a.kind == 2]
+    assert (filled.correlation, filled.bytes, filled.stream) == (7, 64, stream.value)
+    (kernel,) = [a for a in activities if a.kind == 0]
+    assert (kernel.correlation, kernel.name, kernel.stream) == (8, b"aten::add.Tensor", None)
+    for _ in range(65536 + 50):
+        fill(None, address, 3, 64)
+    activities, dropped = read()
+    assert (len(activities), dropped) == (65536, 50)
+    assert sdk.simProfilerStop(device) == 0
+    fill(None, address, 4, 64)
+    assert read() == ([], 0)
+    """
+    passes(library, code, SIMCHIP_INLINE=inline)
