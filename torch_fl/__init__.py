@@ -10,13 +10,15 @@ from torch_fl.configuration.settings import config, config_sources, get_config, 
 from torch_fl.routing.errors import ConfigError, UnsupportedOpError
 
 if TYPE_CHECKING:
+    from torch_fl import profiler
     from torch_fl.chips.python_backend import MemoryAllocator, TensorView, register_backend
     from torch_fl.chips.records import DeviceRecord, PluginRecord, list_devices, list_plugins
     from torch_fl.configuration.auto import auto
     from torch_fl.configuration.devices import exclude_device, set_default_device, set_preferred_device
     from torch_fl.configuration.precision import set_precision
     from torch_fl.device.names import alias_cuda, unalias_cuda
-    from torch_fl.routing.call_log import CallLog, CallRecord, record_calls
+    from torch_fl.observe.dispatch import profile_dispatch
+    from torch_fl.observe.storm import FallbackStormWarning
     from torch_fl.routing.counters import (
         AdapterStats,
         CallCount,
@@ -41,12 +43,11 @@ __version__ = "0.1.0"
 __all__ = [
     "AdapterStats",
     "CallCount",
-    "CallLog",
-    "CallRecord",
     "ConfigError",
     "Counters",
     "DeviceRecord",
     "Explanation",
+    "FallbackStormWarning",
     "MemoryAllocator",
     "OpQuery",
     "PluginRecord",
@@ -65,8 +66,9 @@ __all__ = [
     "list_devices",
     "list_plugins",
     "override_function",
+    "profile_dispatch",
+    "profiler",
     "query_op",
-    "record_calls",
     "register_backend",
     "registered_ops_summary",
     "reset_counters",
@@ -86,7 +88,8 @@ _LATER = {
     "torch_fl.configuration.auto": ("auto",),
     "torch_fl.configuration.devices": ("exclude_device", "set_default_device", "set_preferred_device"),
     "torch_fl.configuration.precision": ("set_precision",),
-    "torch_fl.routing.call_log": ("CallLog", "CallRecord", "record_calls"),
+    "torch_fl.observe.dispatch": ("profile_dispatch",),
+    "torch_fl.observe.storm": ("FallbackStormWarning",),
     "torch_fl.routing.counters": (
         *("AdapterStats", "CallCount", "Counters"),
         *("adapter_stats", "counters", "reset_counters", "timing"),
@@ -101,6 +104,8 @@ _LATER = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
+    if name == "profiler":
+        return importlib.import_module("torch_fl.profiler")
     for module, names in _LATER.items():
         if name in names:
             value = getattr(importlib.import_module(module), name)
