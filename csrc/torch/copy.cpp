@@ -11,6 +11,7 @@
 #include "device_allocator.h"
 #include "errors.h"
 #include "host_route.h"
+#include "recorder.h"
 #include "router.h"
 #include "runtime/scratch.h"
 #include "runtime/timeline.h"
@@ -160,10 +161,13 @@ void copy_from_host(const at::Tensor& dst, const at::Tensor& src, bool non_block
 void copy_to_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
   runtime::Device& device = runtime_device(src);
   if (dst.scalar_type() == src.scalar_type() && same_layout(dst, src)) {
-    const auto stream = stream_of(device);
-    download(device, dst.mutable_data_ptr(), device_address(src), extent_bytes(src));
-    if (non_blocking && device.pinned().record(dst.mutable_data_ptr(), stream)) return;
-    return device.synchronize_stream(stream);
+    void* to = dst.mutable_data_ptr();
+    if (!non_blocking || !device.pinned().owns(to)) {
+      return download_now(device, to, device_address(src), extent_bytes(src));
+    }
+    download(device, to, device_address(src), extent_bytes(src));
+    device.pinned().record(to, stream_of(device));
+    return;
   }
   dst.copy_(to_host(src));
 }
@@ -198,10 +202,20 @@ void upload(runtime::Device& device, fl_address dst, const void* src, uint64_t b
   }
   device.copy(stream, dst, reinterpret_cast<fl_address>(src), bytes, FL_COPY_HOST_TO_DEVICE);
   device.synchronize_stream(stream);
+  note_sync();
 }
 
 void download(runtime::Device& device, void* dst, fl_address src, uint64_t bytes) {
   device.copy(stream_of(device), reinterpret_cast<fl_address>(dst), src, bytes, FL_COPY_DEVICE_TO_HOST);
+}
+
+void download_now(runtime::Device& device, void* dst, fl_address src, uint64_t bytes) {
+  const auto stream = stream_of(device);
+  wait_for_earlier_work(device, stream);
+  const Measure copied(&Measured::copy_in_ns);
+  download(device, dst, src, bytes);
+  device.synchronize_stream(stream);
+  note_sync();
 }
 
 at::Tensor converted(runtime::Device& device, const at::Tensor& src, at::ScalarType dtype, at::MemoryFormat format) {

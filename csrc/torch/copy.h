@@ -28,6 +28,8 @@ uint64_t extent_bytes(const at::Tensor& t);
 void upload(runtime::Device& device, fl_address dst, const void* src, uint64_t bytes);
 /// Copies `bytes` to host memory, without waiting.
 void download(runtime::Device& device, void* dst, fl_address src, uint64_t bytes);
+/// The same, and waits.
+void download_now(runtime::Device& device, void* dst, fl_address src, uint64_t bytes);
 
 /// Of the first element; 0 where the tensor has no memory.
 inline fl_address device_address(const at::Tensor& t) {

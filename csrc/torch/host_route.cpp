@@ -12,6 +12,7 @@
 #include "copy.h"
 #include "device_allocator.h"
 #include "random_ops.h"
+#include "recorder.h"
 #include "unsupported.h"
 
 namespace torch_fl::glue {
@@ -200,6 +201,8 @@ void Staging::stage_shared(size_t first) {
 
 void Staging::bring() {
   if (items_.empty()) return;
+  wait_for_earlier_work(device_, runtime::current_stream(device_.index));
+  const Measure copied(&Measured::copy_in_ns);
   if (device_.host_coherent) {
     for (auto& item : items_) relabel(item);
     pending_ = true;
@@ -408,14 +411,22 @@ void host_route(HostCall& host) {
   Entry& entry = host.call.entry;
   if (stock_fallback()) return at::native::cpu_fallback(entry.op, &host.stack, true);
   check_not_view(host);
-  if (entry.host != nullptr) return entry.host(host);
+  if (entry.host != nullptr) {
+    wait_for_earlier_work(host.device, runtime::current_stream(host.device.index));
+    const Measure computed(&Measured::compute_ns);
+    return entry.host(host);
+  }
   check_has_cpu_kernel(host);
   Staging staging(host);
   staging.add_all();
   staging.bring();
   staging.replace_arguments();
   seed_generator(host);
-  entry.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &host.stack);
+  {
+    const Measure computed(&Measured::compute_ns);
+    entry.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &host.stack);
+  }
+  const Measure copied(&Measured::copy_out_ns);
   staging.write_back();
   for (size_t i = 0; i < host.stack.size(); ++i) {
     if (!stays_on_host(entry, i)) host.stack[i] = bring_result(host, staging, std::move(host.stack[i]));

@@ -25,6 +25,7 @@
 #include "device_allocator.h"
 #include "errors.h"
 #include "host_route.h"
+#include "recorder.h"
 #include "router.h"
 #include "trampoline.h"
 
@@ -134,7 +135,9 @@ const at::Tensor& resize_(const at::Tensor& self, c10::SymIntArrayRef size, opti
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   at::assert_no_partial_overlap(dst, self);
+  ObservedCopy observed("aten::_copy_from", self, dst);
   guarded([&] { copy_into(dst, self, non_blocking); });
+  observed.succeed();
   return dst;
 }
 
@@ -148,8 +151,9 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
     TORCH_CHECK(self.numel() > 0, "Tensor with no elements cannot be read as a scalar");
     runtime::Device& device = runtime_device(self);
     at::Tensor host = at::detail::empty_cpu({}, self.scalar_type());
-    download(device, host.mutable_data_ptr(), device_address(self), self.dtype().itemsize());
-    device.synchronize_stream(runtime::current_stream(device.index));
+    ObservedCopy observed("aten::_local_scalar_dense", self, host, "device to host");
+    download_now(device, host.mutable_data_ptr(), device_address(self), self.dtype().itemsize());
+    observed.succeed();
     if (self.is_conj()) host = host.conj().resolve_conj();
     if (self.is_neg()) host = host.neg();
     return at::_local_scalar_dense(host);
@@ -204,8 +208,10 @@ bool is_set_to(const at::Tensor& self, const at::Tensor& other) {
 bool fill_dense(const at::Tensor& self, const void* pattern, uint32_t bytes) {
   runtime::Device& device = runtime_device(self);
   if (!device.can_fill() || !self.is_non_overlapping_and_dense()) return false;
+  ObservedCopy observed("aten::zero_", {}, self, "fill");
   device.fill(runtime::current_stream(device.index), device_address(self), pattern, bytes,
               static_cast<uint64_t>(self.numel()));
+  observed.succeed();
   tensor_changed(self);
   return true;
 }

@@ -7,6 +7,7 @@
 
 #include "copy.h"
 #include "host_route.h"
+#include "recorder.h"
 
 namespace torch_fl::glue {
 namespace {
@@ -157,7 +158,11 @@ void Relabelled::run(Call& call, at::Tensor* outs) {
   const auto done = c10::make_scope_exit([this] { running_ = false; });
   point_shells(call, outs);
   // After allocating: a block that has just been freed may still be in use by work that was enqueued before.
-  call.device->synchronize_stream(runtime::current_stream(call.device->index));
+  {
+    const Measure waited(&Measured::wait_ns);
+    call.device->synchronize_stream(runtime::current_stream(call.device->index));
+  }
+  const Measure computed(&Measured::compute_ns);
   unboxed_ != nullptr ? call_unboxed(call) : call_boxed(call);
   for (Shell& shell : shells_) {
     if (shell.mutated) settle(shell, *call.args[shell.argument].u.tensor);

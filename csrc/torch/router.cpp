@@ -4,8 +4,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 
-#include <chrono>
-
 #include "adapt.h"
 #include "decompose.h"
 #include "device_allocator.h"
@@ -15,8 +13,9 @@
 #include "masks.h"
 #include "planner.h"
 #include "random_ops.h"
+#include "recorder.h"
 #include "relabelled.h"
-#include "runtime/call_log.h"
+#include "storm.h"
 #include "unsupported.h"
 
 namespace torch_fl::glue {
@@ -230,6 +229,7 @@ void run_on_host(Call& call, Plan& plan, at::Tensor* outs) {
     host_route(host);
   }
   bump(plan.ticks, clock_ticks() - start);
+  host_call_over();
 }
 
 Plan& run_planned(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs);
@@ -282,37 +282,12 @@ Plan& run_planned(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs) {
   }
 }
 
-/// The same, with a record in the log. Out of the hot path.
-C10_NOINLINE void run_recorded(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs) {
-  using Clock = std::chrono::steady_clock;
-  const auto nanoseconds = [](Clock::duration d) {
-    return static_cast<int64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(d).count());
-  };
-  runtime::CallRecord record;
-  record.op = call.entry.name;
-  record.device = call.device->index;
-  record.thread = runtime::thread_number();
-  record.failed = true;
-  const Plan* served = &plan;
-  uint64_t bytes = plan.bytes.load(std::memory_order_relaxed);
-  const auto start = Clock::now();
-  const auto finish = [&] {
-    record.start_ns = nanoseconds(start.time_since_epoch());
-    record.nanoseconds = nanoseconds(Clock::now() - start);
-    if (served != &plan) bytes = 0;
-    record.bytes = served->bytes.load(std::memory_order_relaxed) - bytes;
-    record.route = route_name(served->route);
-    record.reason = served->reason;
-    runtime::CallLog::get().add(std::move(record));
-  };
-  try {
-    served = &run_planned(call, cache, plan, outs);
-  } catch (...) {
-    finish();
-    throw;
-  }
-  record.failed = false;
-  finish();
+/// The same while somebody observes. Out of the hot path.
+C10_NOINLINE void run_observed(Call& call, PlanCache& cache, Plan& plan, at::Tensor* outs) {
+  ObservedCall observed(*call.device);
+  observed.about(call, plan);
+  observed.served_by(run_planned(call, cache, plan, outs));
+  observed.succeed();
 }
 
 // Kept conversions of what the call has written, or may have.
@@ -353,7 +328,7 @@ void run(Call& call, at::Tensor* outs) {
     }
     if (g_counting.load(std::memory_order_relaxed)) bump(plan->calls);
     const NoteWrites note(call);
-    if (C10_UNLIKELY(runtime::CallLog::active())) return run_recorded(call, cache, *plan, outs);
+    if (C10_UNLIKELY(runtime::observing())) return run_observed(call, cache, *plan, outs);
     run_planned(call, cache, *plan, outs);
   });
 }

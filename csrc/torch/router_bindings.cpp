@@ -15,7 +15,6 @@
 #include "plan.h"
 #include "register.h"
 #include "router.h"
-#include "runtime/call_log.h"
 #include "unsupported.h"
 
 namespace py = pybind11;
@@ -23,6 +22,8 @@ namespace py = pybind11;
 namespace torch_fl::glue {
 
 void bind_probe(py::module_& module);
+void bind_recorder(py::module_& module);
+void bind_storm(py::module_& module);
 
 namespace {
 
@@ -58,23 +59,6 @@ py::list counters() {
                                r.syncs, r.nanoseconds, r.conversions));
   }
   return rows;
-}
-
-void start_call_log(size_t capacity) {
-  guarded([&] { runtime::CallLog::get().start(capacity); });
-}
-
-// (rows, dropped)
-py::tuple stop_call_log() {
-  auto log = runtime::CallLog::get().stop();
-  py::list rows;
-  for (const auto& r : log.records) {
-    const size_t dot = r.op.find('.');
-    const auto overload = dot == std::string_view::npos ? std::string_view() : r.op.substr(dot + 1);
-    rows.append(py::make_tuple(r.op.substr(0, dot), overload, runtime::Registry::get().at(r.device).chip.name, r.device,
-                               r.route, r.reason, r.failed, r.start_ns, r.nanoseconds, r.bytes, r.thread));
-  }
-  return py::make_tuple(rows, log.dropped);
 }
 
 py::list registered_ops() {
@@ -211,14 +195,14 @@ double bench_allocation(int64_t count, uint64_t bytes) {
 
 void bind_router(py::module_& m) {
   bind_probe(m);
+  bind_recorder(m);
+  bind_storm(m);
   m.def("enable_chip_kernels", &enable_chip_kernels);
   m.def("route_boxed", &route_boxed, py::arg("name"));
   m.def("set_policy", &set_policy, py::arg("op"), py::arg("policy"));
   m.def("clear_cache", &clear_plans);
   m.def("counters", &counters);
   m.def("reset_counters", &reset_counters);
-  m.def("start_call_log", &start_call_log, py::arg("capacity"));
-  m.def("stop_call_log", &stop_call_log);
   m.def("query", &query, py::arg("op"));
   m.def("registered_ops", &registered_ops);
   m.def("set_unsupported_error", [](py::object type) {

@@ -60,6 +60,42 @@ class Size:
 
 
 @dataclass(frozen=True)
+class Count:
+    """A whole number."""
+
+    largest: int = 1 << 62
+
+    def checked(self, value: Any, where: str) -> int:
+        """Return the number."""
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= self.largest:
+            return value
+        raise ConfigError(f"{where}: {value!r} is not a whole number from 0 to {self.largest}")
+
+    def from_text(self, text: str, where: str) -> int:
+        """Read digits."""
+        text = text.strip()
+        return self.checked(int(text) if text.isascii() and text.isdigit() else text, where)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of a whole, 0 to 1."""
+
+    def checked(self, value: Any, where: str) -> float:
+        """Return the number."""
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
+            return float(value)
+        raise ConfigError(f"{where}: {value!r} is not a number from 0 to 1")
+
+    def from_text(self, text: str, where: str) -> float:
+        """Read a decimal number."""
+        try:
+            return self.checked(float(text), where)
+        except ValueError:
+            raise ConfigError(f"{where}: {text!r} is not a number from 0 to 1") from None
+
+
+@dataclass(frozen=True)
 class Switch:
     """True or false."""
 
@@ -214,6 +250,27 @@ SETTINGS = {
         ),
         Setting("adapter_cache_mb", Size(), 256, "MB of converted arguments that are kept", _adapter_cache),
         Setting("precision", Choice(("default", "high")), "default", "high: full-precision arithmetic", _precision),
+        Setting(
+            "storm_share",
+            Share(),
+            0.1,
+            "the share of calls, or of time, off the chip that is worth a warning; 0: none is",
+            lambda core, _, value: core.set_storm_share(value),
+        ),
+        Setting(
+            "storm_minimum_calls",
+            Count(),
+            1000,
+            "how many calls have to run on the host before that is told",
+            lambda core, _, value: core.set_storm_minimum_calls(value),
+        ),
+        Setting(
+            "storm_minimum_ms",
+            Count(1 << 40),
+            100,
+            "milliseconds that they have to take before that is told",
+            lambda core, _, value: core.set_storm_minimum_ms(value),
+        ),
         Setting(
             "visible_devices",
             Devices(),
