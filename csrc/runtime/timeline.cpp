@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
@@ -21,8 +20,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "call_log.h"
 #include "internal.h"
+#include "records.h"
 
 namespace torch_fl::runtime {
 namespace {
@@ -31,11 +30,6 @@ constexpr uint64_t kFlushEvery = 1 << 14;  // launches: plugins' buffers are bou
 constexpr size_t kMostHostEvents = 1 << 18;
 constexpr uint32_t kProfileEventBytes = offsetof(fl_profile_event, bytes) + sizeof(fl_profile_event::bytes);
 constexpr size_t kMostNames = 1 << 14;
-
-int64_t now_ns() noexcept {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-}
 
 thread_local constinit uint64_t external_id = 0;
 thread_local constinit uint64_t current_launch = 0;

@@ -302,12 +302,17 @@ std::unique_ptr<Events>& events() {  // guarded by the interpreter's lock
   return *running;
 }
 
+std::unique_ptr<Events> listen(size_t calls) {
+  const py::gil_scoped_release release;
+  return std::make_unique<Events>(std::max(calls, 2 * calls));
+}
+
 void start_recording(size_t capacity, bool sites, bool device_events) {
   guarded([&] {
     const uint32_t recording = Records::get().start(capacity);
     try {
       begin_call_sites(recording);
-      if (device_events) events() = std::make_unique<Events>(std::max<size_t>(capacity, 2 * capacity));
+      if (device_events) events() = listen(capacity);
       g_sites.store(sites && frames_unknown() == nullptr);
     } catch (...) {
       Records::get().stop();

@@ -34,7 +34,15 @@ PAGES = (
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("configuration", "counters", "device_names", "python_backend", "routes", "torch_profiler")
+        for name in (
+            "configuration",
+            "counters",
+            "device_names",
+            "profiling",
+            "python_backend",
+            "routes",
+            "torch_profiler",
+        )
     ),
 )
 

@@ -31,10 +31,10 @@ def test_a_call_that_the_kernel_declines_is_counted_once_where_it_ran(tmp_path: 
     code = (
         PROLOGUE
         + """
-with torch_fl.record_calls() as log:
+with torch_fl.profiler.profile() as p:
     y = [x.relu() for _ in range(3)][0]
 rows = [(row.route, row.calls, row.reason) for row in torch_fl.counters().where(op="aten::relu") if row.calls]
-print(json.dumps([y.tolist(), rows, [(call.route, call.bytes) for call in log if call.op == "aten::relu"]]))
+print(json.dumps([y.tolist(), rows, [(r.route, r.bytes) for r in p.records if r.op == "aten::relu"]]))
 """
     )
     values, rows, log = json.loads(succeed(code, TORCH_FL_PLUGIN_PATH=str(plugin)))

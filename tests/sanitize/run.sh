@@ -9,7 +9,7 @@ shift 2
 # Not those that start child processes: these would import the package that is not instrumented. Nor those that fork a
 # process with threads (workers of a DataLoader): ThreadSanitizer does not support it, and AddressSanitizer's malloc can
 # hang in the child.
-framework=(threads streams generator call_log)
+framework=(threads streams generator profiler)
 behaviour=()
 case "$mode" in
   asan) sanitize="address,undefined" libraries=(libasan.so libubsan.so libstdc++.so.6)

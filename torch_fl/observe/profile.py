@@ -36,6 +36,7 @@ class Summary:
     off_chip_ns: int
     """Spent in them."""
     off_chip_call_share: float
+    """Of the calls that are neither copies nor made of other calls."""
     off_chip_time_share: float
     """Of ``host_ns``."""
     bytes: int
@@ -149,6 +150,7 @@ class Profile:
         core = self._recorded()
         routes = self.groups(("route",))
         calls = sum(group.calls for group in routes)
+        routed = sum(group.calls for group in routes if group.route not in _UNROUTED)
         host = [group for group in routes if group.route == "host"]
         host_ns = sum(group.self_host_ns for group in routes)
         off_calls, off_ns = sum(group.calls for group in host), sum(group.self_host_ns for group in host)
@@ -160,7 +162,7 @@ class Profile:
             device_ns=sum(group.device_ns for group in routes),
             off_chip_calls=off_calls,
             off_chip_ns=off_ns,
-            off_chip_call_share=off_calls / calls if calls else 0.0,
+            off_chip_call_share=off_calls / routed if routed else 0.0,
             off_chip_time_share=off_ns / host_ns if host_ns else 0.0,
             bytes=sum(group.bytes for group in routes),
             syncs=sum(group.syncs for group in routes),
@@ -182,6 +184,7 @@ class Profile:
         return f"{self.summary()}\n{self.key_averages().table(row_limit=20)}"
 
 
+_UNROUTED = ("copy", "composite")
 _SUM_FIELDS = (
     *("calls", "failed", "bytes", "syncs", "conversions"),
     *("host_ns", "self_host_ns", "wait_ns", "copy_ns", "compute_ns", "device_ns"),
