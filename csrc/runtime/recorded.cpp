@@ -219,7 +219,7 @@ std::vector<MemorySample> Recorded::memory(size_t points) const {
   std::vector<MemorySample> kept;
   for (auto& [device, samples] : devices) {
     std::sort(samples.begin(), samples.end(), by_time);
-    const size_t stretch = points == 0 ? samples.size() : (samples.size() + points - 1) / points;
+    const size_t stretch = points == 0 ? 1 : (samples.size() + points - 1) / points;
     for (size_t first = 0; first < samples.size(); first += stretch) {
       const auto begin = samples.begin() + static_cast<std::ptrdiff_t>(first);
       const auto end = samples.begin() + static_cast<std::ptrdiff_t>(std::min(first + stretch, samples.size()));

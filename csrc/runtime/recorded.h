@@ -83,7 +83,7 @@ class Recorded {
 
   /// `by`: GroupBy bits.
   std::vector<CallGroup> groups(uint32_t by) const;
-  /// By time; at most about `points` for each device, the highest of each stretch.
+  /// By time; at most `points` for each device, the highest of each stretch; 0: all.
   std::vector<MemorySample> memory(size_t points) const;
 
   /// Throw Error(FL_INVALID_ARGUMENT) where the file cannot be written.

@@ -67,7 +67,6 @@ class Json {
     buffer_.append(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
     return *this;
   }
-  Json& boolean(bool value) { return raw(value ? "true" : "false"); }
   /// Nanoseconds as microseconds, exactly.
   Json& microseconds(int64_t ns) {
     if (ns < 0) {
@@ -148,44 +147,82 @@ void header(Json& json, const Recorded& recorded) {
   json.raw("}\n");
 }
 
-void subject_fields(Json& json, const Subject& s) {
-  json.raw(R"("op":)").string(s.op).raw(R"(,"overload":)").string(s.overload);
-  json.raw(R"(,"chip":)").string(s.chip).raw(R"(,"device":)").number(s.device);
-  json.raw(R"(,"route":)").string(s.route).raw(R"(,"reason":)").string(s.reason);
-  json.raw(R"(,"adapters":)");
-  strings(json, s.adapters);
-  json.raw(R"(,"shapes":)");
-  shapes(json, s.shapes);
-  json.raw(R"(,"dtypes":)");
-  strings(json, s.dtypes);
-}
+/// The fields of one line. What is 0, false or empty is left out: that is half of a file.
+class Line {
+ public:
+  Line(Json& json, const char* type) : json_(json) { json_.raw(R"({"type":")").raw(type).raw("\""); }
+  ~Line() { json_.raw("}\n"); }
+  Line(const Line&) = delete;
+
+  template <typename Integer>
+  void number(const char* name, Integer value) {
+    if (value != 0) field(name).number(value);
+  }
+  void flag(const char* name, bool value) {
+    if (value) field(name).raw("true");
+  }
+  void text(const char* name, std::string_view value) {
+    if (!value.empty()) field(name).string(value);
+  }
+  void list(const char* name, const std::vector<std::string>& values) {
+    if (!values.empty()) strings(field(name), values);
+  }
+  void list(const char* name, const std::vector<std::vector<int64_t>>& values) {
+    if (!values.empty()) shapes(field(name), values);
+  }
+  Json& field(const char* name) { return json_.raw(",\"").raw(name).raw("\":"); }
+
+ private:
+  Json& json_;
+};
 
 void record_line(Json& json, const Recorded& recorded, size_t i) {
   const Record& r = recorded[i];
-  json.raw(R"({"type":"record","id":)").number(r.id);
-  json.raw(R"(,"parent":)").number(r.parent == 0 ? 0 : r.id - r.parent).raw(",");
-  subject_fields(json, recorded.subject(r));
-  json.raw(R"(,"stream":)").number(r.stream).raw(R"(,"conversions":)").number(r.conversions);
-  json.raw(R"(,"bytes":)").number(r.bytes).raw(R"(,"syncs":)").number(r.syncs);
-  json.raw(R"(,"start_ns":)").number(r.start_ns).raw(R"(,"host_ns":)").number(r.host_ns);
-  json.raw(R"(,"self_host_ns":)").number(recorded.self_host_ns(i));
-  json.raw(R"(,"wait_ns":)").number(whole(r.wait_ns)).raw(R"(,"copy_in_ns":)").number(whole(r.copy_in_ns));
-  json.raw(R"(,"compute_ns":)").number(whole(r.compute_ns)).raw(R"(,"copy_out_ns":)").number(whole(r.copy_out_ns));
-  json.raw(R"(,"device_ns":)").number(whole(r.device_ns));
-  json.raw(R"(,"allocated_bytes":)").number(r.allocated_bytes);
-  json.raw(R"(,"failed":)").boolean((r.flags & Record::kFailed) != 0);
-  json.raw(R"(,"backward":)").boolean((r.flags & Record::kBackward) != 0);
-  json.raw(R"(,"thread":)").number(recorded.thread(i)).raw(R"(,"sequence":)").number(r.sequence);
-  json.raw(R"(,"site":)").string(recorded.site(r.site)).raw(R"(,"layer":)").string(recorded.layer(r.layer));
-  json.raw("}\n");
+  const Subject& s = recorded.subject(r);
+  Line line(json, "record");
+  line.number("id", r.id);
+  line.number("parent", r.parent == 0 ? 0 : r.id - r.parent);
+  line.text("op", s.op);
+  line.text("overload", s.overload);
+  line.text("chip", s.chip);
+  line.number("device", s.device);
+  line.number("stream", r.stream);
+  line.text("route", s.route);
+  line.text("reason", s.reason);
+  line.list("adapters", s.adapters);
+  line.number("conversions", r.conversions);
+  line.list("shapes", s.shapes);
+  line.list("dtypes", s.dtypes);
+  line.number("bytes", r.bytes);
+  line.number("syncs", r.syncs);
+  line.number("start_ns", r.start_ns);
+  line.number("host_ns", r.host_ns);
+  line.number("self_host_ns", recorded.self_host_ns(i));
+  line.number("wait_ns", whole(r.wait_ns));
+  line.number("copy_in_ns", whole(r.copy_in_ns));
+  line.number("compute_ns", whole(r.compute_ns));
+  line.number("copy_out_ns", whole(r.copy_out_ns));
+  line.number("device_ns", whole(r.device_ns));
+  line.number("allocated_bytes", r.allocated_bytes);
+  line.flag("failed", (r.flags & Record::kFailed) != 0);
+  line.flag("backward", (r.flags & Record::kBackward) != 0);
+  line.number("thread", recorded.thread(i));
+  line.field("sequence").number(r.sequence);
+  line.text("site", recorded.site(r.site));
+  line.text("layer", recorded.layer(r.layer));
 }
 
 void event_line(Json& json, const SmallEvent& e) {
-  json.raw(R"({"type":"event","kind":)").string(kind_name(e.kind)).raw(R"(,"name":)").string(e.name);
-  json.raw(R"(,"device":)").number(e.device).raw(R"(,"stream":)").number(e.stream);
-  json.raw(R"(,"correlation":)").number(e.correlation).raw(R"(,"thread":)").number(e.thread);
-  json.raw(R"(,"start_ns":)").number(e.start_ns).raw(R"(,"end_ns":)").number(e.end_ns);
-  json.raw(R"(,"bytes":)").number(e.bytes).raw("}\n");
+  Line line(json, "event");
+  line.text("kind", kind_name(e.kind));
+  line.text("name", e.name);
+  line.number("device", e.device);
+  line.number("stream", e.stream);
+  line.number("correlation", e.correlation);
+  line.number("thread", e.thread);
+  line.number("start_ns", e.start_ns);
+  line.number("end_ns", e.end_ns);
+  line.number("bytes", e.bytes);
 }
 
 // ---- Chrome trace -----------------------------------------------------------------------------------------------
@@ -218,11 +255,14 @@ class Trace {
   void call(size_t i) {
     const Record& r = recorded_[i];
     const Subject& s = recorded_.subject(r);
-    threads_.emplace(recorded_.thread(i), recorded_.thread_name(i));
+    if (recorded_.thread(i) != last_thread_) {
+      last_thread_ = recorded_.thread(i);
+      threads_.emplace(last_thread_, recorded_.thread_name(i));
+    }
     begin("X", pid_, static_cast<int64_t>(recorded_.thread(i)), r.start_ns).raw(R"(,"dur":)").microseconds(r.host_ns);
     json_.raw(R"(,"cat":)").string(s.route).raw(R"(,"name":)");
     json_.string(s.overload.empty() ? s.op : s.op + "." + s.overload);
-    json_.raw(R"(,"args":{"id":)").number(r.id).raw(R"(,"device":"fl:)").number(s.device).raw("\"");
+    json_.raw(R"(,"args":{"id":)").number(r.id).raw(R"(,"device":)").number(s.device);
     json_.raw(R"(,"shapes":)");
     shapes(json_, s.shapes);
     if (!s.reason.empty()) json_.raw(R"(,"reason":)").string(s.reason);
@@ -280,6 +320,7 @@ class Trace {
   const Recorded& recorded_;
   const int64_t pid_;
   bool first_ = true;
+  uint64_t last_thread_ = 0;
   std::map<uint64_t, std::string> threads_;
   std::map<int32_t, std::set<int32_t>> streams_;
 };

@@ -107,7 +107,7 @@ uint32_t Records::start(size_t capacity) {
 }
 
 void Records::add(const Record& record, uint32_t recording, uint32_t autograd_thread) noexcept {
-  if (Writer::gone) return;
+  if (recording == 0 || Writer::gone) return;
   Writer& writer = Writer::mine();
   if (writer.recording != recording || writer.chunk->count.load(std::memory_order_relaxed) == RecordChunk::kSize) {
     try {

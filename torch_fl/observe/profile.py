@@ -171,7 +171,10 @@ class Profile:
         )
 
     def export_json_lines(self, path: str | os.PathLike[str]) -> None:
-        """Write one JSON object a line: a header, then each record with `Record`'s fields, then each device event."""
+        """Write one JSON object a line: a header, then the records with `Record`'s fields, then the device events.
+
+        Fields that are 0, false or empty are left out, but for ``sequence``, whose 0 is a number.
+        """
         self._recorded().export_json_lines(os.fspath(path))
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
