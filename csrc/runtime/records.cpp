@@ -90,7 +90,7 @@ Records& Records::get() {
   return *records;
 }
 
-uint32_t Records::start(size_t capacity) {
+uint32_t Records::start(size_t capacity, const std::function<void(uint32_t)>& before) {
   if (capacity == 0) throw Error(FL_INVALID_ARGUMENT, "a recording of calls needs room for at least 1");
   const std::lock_guard lock(state_->mutex);
   if (running() != 0) {
@@ -101,7 +101,9 @@ uint32_t Records::start(size_t capacity) {
   state_->result.capacity = capacity;
   state_->result.subjects.emplace_back();
   state_->result.start_ns = now_ns();
-  running_.store(++state_->last, std::memory_order_release);
+  ++state_->last;
+  if (before) before(state_->last);
+  running_.store(state_->last, std::memory_order_release);
   g_observers.fetch_or(kRecords, std::memory_order_relaxed);
   return state_->last;
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,8 +65,9 @@ class Records {
   /// The number of the recording that runs; 0: none.
   uint32_t running() const noexcept { return running_.load(std::memory_order_acquire); }
 
-  /// Throws Error(FL_INVALID_ARGUMENT) when the capacity is 0 or a recording runs already.
-  uint32_t start(size_t capacity);
+  /// `before` gets the recording's number before any call does. Throws Error(FL_INVALID_ARGUMENT) when the capacity is
+  /// 0 or a recording runs already.
+  uint32_t start(size_t capacity, const std::function<void(uint32_t)>& before = {});
 
   /// Neither locks nor allocates, but for every 1024th record of a thread.
   void add(const Record& record, uint32_t recording, uint32_t autograd_thread) noexcept;

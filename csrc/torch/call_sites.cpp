@@ -183,12 +183,15 @@ std::string folder_of(const char* package) {
 
 }  // namespace
 
+void prepare_call_sites() {
+  std::vector<std::string> folders{folder_of("torch"), folder_of("torch_fl")};
+  const std::lock_guard lock(shared().mutex);
+  shared().folders = std::move(folders);
+}
+
 void begin_call_sites(uint32_t recording) {
-  const std::vector<std::string> folders{folder_of("torch"), folder_of("torch_fl")};
-  Shared& all = shared();
-  const std::lock_guard lock(all.mutex);
-  all.folders = folders;
-  all.recording = recording;
+  const std::lock_guard lock(shared().mutex);
+  shared().recording = recording;
 }
 
 uint32_t call_site(uint32_t recording) noexcept {

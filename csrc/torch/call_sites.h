@@ -8,7 +8,9 @@
 
 namespace torch_fl::glue {
 
-/// With the interpreter's lock. Sites of earlier recordings are forgotten.
+/// With the interpreter's lock.
+void prepare_call_sites();
+/// Sites of earlier recordings are forgotten.
 void begin_call_sites(uint32_t recording);
 
 /// The number of the site at which the calling thread is; 0: none, or the recording is over. Takes the interpreter's

@@ -309,15 +309,13 @@ std::unique_ptr<Events> listen(size_t calls) {
 
 void start_recording(size_t capacity, bool sites, bool device_events) {
   guarded([&] {
-    const uint32_t recording = Records::get().start(capacity);
-    try {
+    prepare_call_sites();
+    std::unique_ptr<Events> listener = device_events ? listen(capacity) : nullptr;
+    Records::get().start(capacity, [&](uint32_t recording) {
       begin_call_sites(recording);
-      if (device_events) events() = listen(capacity);
       g_sites.store(sites && frames_unknown() == nullptr);
-    } catch (...) {
-      Records::get().stop();
-      throw;
-    }
+    });
+    events() = std::move(listener);
   });
 }
 
@@ -446,8 +444,8 @@ py::list memory_rows(const Rows& rows, size_t points) {
 
 std::unique_ptr<Rows> stop_recording() {
   runtime::Context context;
-  g_sites.store(false);
   Records::Result result = Records::get().stop();
+  g_sites.store(false);
   const std::unique_ptr<Events> listened = std::move(events());
   context.sites = end_call_sites();
   if (frames_unknown() != nullptr) context.notes.emplace_back(frames_unknown());

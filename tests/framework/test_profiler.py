@@ -397,7 +397,7 @@ def test_memory_over_time() -> None:
         torch.ones(2, device="fl").neg()
     samples = p.memory()
     assert [sample.time_ns for sample in samples] == sorted(sample.time_ns for sample in samples)
-    assert max(sample.allocated_bytes for sample in samples) - samples[-1].allocated_bytes >= 8 << 20
+    assert max(sample.allocated_bytes for sample in samples) - samples[-1].allocated_bytes > 7 << 20
     assert len(p.memory(points=1)) == 1
     assert p.memory(points=1)[0].allocated_bytes == max(sample.allocated_bytes for sample in samples)
 
