@@ -106,7 +106,8 @@ void add_adapters(Subject& subject, const Call& call, const Plan& plan) {
     if (!text.empty()) subject.adapters.push_back(text);
   });
   for (const OutPlan& out : plan.outs) {
-    if (out.temporary && !out.absent) subject.adapters.push_back(std::string("result: from ") + dtype_name(out.dtype));
+    if (!out.temporary || out.absent) continue;
+    subject.adapters.push_back(std::string("result: computed as ") + dtype_name(out.dtype) + " and copied");
   }
   if (plan.alignment != 0) subject.adapters.push_back("aligned to " + std::to_string(plan.alignment) + " bytes");
 }

@@ -365,10 +365,21 @@ def test_tables() -> None:
 
 
 def test_adapters_are_named_and_counted() -> None:
+    x = torch.randn(6, 4, device="fl")
     with torch_fl.profiler.profile() as p:
-        torch.ones(3, 4, device="fl").t() @ torch.ones(3, 2, device="fl")
-    (mm,) = [record for record in p.records if record.op == "aten::mm"]
-    assert (mm.conversions > 0) == bool(mm.adapters)
+        x + torch.ones(6, 4, device="fl", dtype=torch.int32)
+        for _ in range(3):
+            x.t().softmax(0)
+        torch.add(x, x, out=torch.zeros(6, 4, device="fl", dtype=torch.float64))
+        x.neg()
+    found = {record.name: record for record in p.records}
+    assert found["aten::add.Tensor"].adapters == ("other: int32 to float32",)
+    assert found["aten::add.Tensor"].conversions == 1
+    assert found["aten::add.out"].adapters == ("result: computed as float32 and copied",)
+    assert found["aten::neg"].adapters == ()
+    softmax = [record for record in p.records if record.op == "aten::_softmax"]
+    assert {record.adapters for record in softmax} == {("self: float32 as contiguous",)}
+    assert [record.conversions for record in softmax] == [1, 1, 0]  # kept when the same conversion comes again
 
 
 def test_records_are_a_sequence() -> None:
