@@ -53,6 +53,10 @@ def initialize() -> None:
         except BaseException as error:
             _core, _failure = None, error
             raise
+    if "TORCH_FL_RUN" in os.environ:
+        from torch_fl.observe import running
+
+        running.begin()
 
 
 def failure() -> str | None:

@@ -17,6 +17,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+class EndsAtProgram(typer.core.TyperCommand):
+    """Options, then a program whose own options are left alone: ``-m MODULE`` ends ours, as it does Python's."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Mark where the program begins."""
+        from torch_fl.cli import run
+
+        return super().parse_args(ctx, run.marked(args))
+
+
+Program = Annotated[list[str] | None, typer.Argument(metavar="SCRIPT.py [ARGS]", show_default=False)]
+Module = Annotated[str | None, typer.Option("-m", metavar="MODULE", help="Run a module instead, as python -m does.")]
+Deny = Annotated[bool, typer.Option("--deny", help="Refuse calls that would leave the chip.")]
+AliasCuda = Annotated[bool, typer.Option("--alias-cuda", help="Let cuda mean fl, for scripts that say cuda.")]
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -82,6 +98,49 @@ def ops(
     if missing is not None:
         raise typer.Exit(ops.missing(missing, chip, filter, json))
     ops.main(chip, filter, json)
+
+
+@app.command(cls=EndsAtProgram, context_settings={"allow_interspersed_args": False})
+def run(
+    program: Program = None,
+    module: Module = None,
+    alias_cuda: AliasCuda = False,
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Create tensors here whose device the script does not name.")
+    ] = None,
+    deny: Deny = False,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="", help="[=FILE] Record every call: *.jsonl, else a Chrome trace (torch-fl-trace.json)."
+        ),
+    ] = None,
+    summary: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the summary there, too, as JSON.")] = None,
+) -> None:
+    """Run a script unchanged; at its end, tell on stderr what ran on the chip and what left it."""
+    from torch_fl.cli import run
+
+    run.main(run.words(program, module), alias_cuda, device, deny, profile, summary)
+
+
+@app.command()
+def report(
+    what: Annotated[
+        list[str] | None, typer.Argument(metavar="SCRIPT.py|MODULE:CALLABLE [-- ARGS]", show_default=False)
+    ] = None,
+    module: Module = None,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The page.")] = Path("report.html"),
+    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the data, too.")] = None,
+    alias_cuda: AliasCuda = False,
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Where to run; default: the preferred device.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Of a model: forward and backward passes to record.")] = 3,
+) -> None:
+    """Run a script or a model, and write one page: what left the chip, why, its cost, what to implement first."""
+    from torch_fl.cli import report
+
+    raise typer.Exit(report.main(what, module, output, json, alias_cuda, device, steps))
 
 
 @app.command()

@@ -27,6 +27,7 @@ OTHERS = {
     "TORCH_FL_WORK_PER_ITEM": "elements of a portable kernel's work item",
     "TORCH_FL_TUNE": "0: no measuring of tiles",
     "TORCH_FL_ALLOW_UNSAFE_PLUGINS": "1: take plugins that others may write",
+    "TORCH_FL_RUN": "what torch-fl run was asked for",
     "TORCH_FL_DEVELOPED_BACKEND": "the Python class that torch-fl check registers",
 }
 _NEAR = 0.85  # so alike that a setting's variable must have been meant
