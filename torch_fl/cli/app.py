@@ -111,9 +111,7 @@ def run(
     deny: Deny = False,
     profile: Annotated[
         str | None,
-        typer.Option(
-            metavar="", help="[=FILE] Record every call: *.jsonl, else a Chrome trace (torch-fl-trace.json)."
-        ),
+        typer.Option(metavar="", help="[=FILE] Record every call: *.jsonl, else a Chrome trace (torch-fl-trace.json)."),
     ] = None,
     summary: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the summary there, too, as JSON.")] = None,
 ) -> None:

@@ -16,7 +16,8 @@ _WITH_VALUE = ("--device", "--summary")
 
 def marked(args: Iterable[str]) -> list[str]:
     """Put ``--`` where our options end because of ``-m MODULE``, and a file behind a bare ``--profile``."""
-    words, rest = [], list(args)
+    words: list[str] = []
+    rest = list(args)
     while rest:
         word = rest.pop(0)
         if word == "-m":

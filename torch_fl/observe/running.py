@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -115,20 +115,21 @@ class _Watch:
     """Recording, from now until the script has ended."""
 
     def __init__(self, wishes: Wishes) -> None:
-        self.wishes, self.profile, self.recording = wishes, None, None
+        self.wishes, self.recording = wishes, ExitStack()
+        self.profile: Any = None
         if wishes.profile or wishes.report:
             from torch_fl import profiler
+            from torch_fl.observe.report.scopes import layers_of_all
 
-            self.recording = profiler.profile()
-            self.profile = self.recording.__enter__()
+            self.recording.enter_context(layers_of_all())
+            self.profile = self.recording.enter_context(profiler.profile())
         atexit.register(self.finish)
 
     def finish(self) -> None:
         """Write everything; what cannot be written is told, and changes nothing for the script."""
         if self.wishes.pid != os.getpid():  # a fork of the script's
             return
-        if self.recording is not None:
-            self.recording.__exit__(None, None, None)
+        self.recording.close()
         for job in (self._write_profile, self._write_report, self._write_summary):
             try:
                 job()
@@ -159,7 +160,7 @@ class _Watch:
 def _export(profile: Any, file: str) -> None:
     """Write a profile in the form that the file's name asks for."""
     if file.endswith(".jsonl"):
-        profile.export_jsonl(file)
+        profile.export_json_lines(file)
     else:
         profile.export_chrome_trace(file)
 

@@ -70,7 +70,9 @@ class Summary:
         """The program as ``torch-fl report`` takes it: what follows ``--`` is the program's own."""
         own = 2 if self.program[:1] == ["-m"] else 1
         words = shlex.join(self.program[:own]) or "SCRIPT.py"
-        return words + (f" -o report.html -- {shlex.join(self.program[own:])}" if self.program[own:] else " -o report.html")
+        return words + (
+            f" -o report.html -- {shlex.join(self.program[own:])}" if self.program[own:] else " -o report.html"
+        )
 
 
 _COLUMNS = {

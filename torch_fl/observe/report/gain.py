@@ -99,7 +99,7 @@ def replay(calls: Sequence[Call], replaced: Hashable = None, chip: Chip | None =
         host += max(0, call.start_ns - covered)  # what the program does between calls
         covered = max(covered, call.start_ns + call.ns)
         busy_until = devices.get(call.device, 0.0)
-        if call.key == replaced:
+        if call.route == "host" and call.key == replaced:
             host += chip.launch_ns if chip else 0.0
             devices[call.device] = max(busy_until, host) + kernel_ns(call, chip, rate)
         elif call.route in ON_CHIP:
@@ -120,7 +120,7 @@ def estimate(calls: Sequence[Call], keys: Iterable[Hashable]) -> dict[Hashable, 
     rate, as_it_was = copy_rate(window), replay(window)
     gains: dict[Hashable, Gain] = {}
     for key in keys:
-        mine = [call for call in window if call.key == key]
+        mine = [call for call in window if call.route == "host" and call.key == key]
         if not mine:
             continue
         chip = chips[mine[0].device]
