@@ -17,6 +17,9 @@ need ccache ccache
 compgen -G '/usr/include/ffi.h' >/dev/null || compgen -G '/usr/include/*/ffi.h' >/dev/null || missing+=(libffi-dev)
 # What the example of a plain C library is about; its tests are skipped without.
 ldconfig -p 2>/dev/null | grep -q 'libopenblas\.so\.0' || missing+=(libopenblas0-pthread)
+# In which the tests look at reports; they are skipped without.
+need chromedriver chromium-driver
+command -v chromium >/dev/null || command -v chromium-browser >/dev/null || missing+=(chromium)
 if ((${#missing[@]})); then
   if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
     echo "Installing system packages: ${missing[*]}"

@@ -115,6 +115,9 @@ class _Watch:
     """Recording, from now until the script has ended."""
 
     def __init__(self, wishes: Wishes) -> None:
+        # Now, since modules that are imported at exit make Python forget that Ctrl-C ended the script.
+        import torch_fl.routing.counters  # noqa: F401
+
         self.wishes, self.recording = wishes, ExitStack()
         self.profile: Any = None
         if wishes.profile or wishes.report:
