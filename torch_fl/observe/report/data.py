@@ -179,7 +179,7 @@ def collect(profile: Profile, title: str, failure: str = "") -> Report:
         wait_ns=sum(row.wait_ns for row in rows),
         peak_bytes=max((sample.allocated_bytes for sample in profile.memory(POINTS)), default=0),
         routes=shares,
-        candidates=_candidates(host, window, wall),
+        candidates=_candidates(host, window, profile.end_ns, len(profile.records), wall),
         fallbacks=sorted(host, key=lambda row: (-row.cost_ns, -row.calls))[:CELLS],
         groups=listed[:GROUPS],
         groups_left=len(listed[GROUPS:]),
@@ -216,13 +216,15 @@ def _shares(rows: Iterable[Row]) -> list[Share]:
 Key = tuple[str, str, int, str]  # operator, chip, device, reason
 
 
-def _candidates(host: Sequence[Row], window: Sequence[gain.Call], wall: int) -> list[Candidate]:
+def _candidates(
+    host: Sequence[Row], window: Sequence[gain.Call], end_ns: int, recorded: int, wall: int
+) -> list[Candidate]:
     """Rank the operators on the host by what kernels for them would gain."""
     of_key: dict[Key, list[Row]] = {}
     for row in host:
         of_key.setdefault((row.op, row.chip, row.device, row.reason), []).append(row)
     costliest = sorted(of_key, key=lambda key: -sum(row.cost_ns + row.wait_ns for row in of_key[key]))[:CANDIDATES]
-    gains = gain.estimate(window, costliest)
+    gains = gain.estimate(window, costliest, end_ns, recorded / max(1, len(window)))
     found = [_candidate(key, of_key[key], gains[key], wall) for key in costliest if key in gains]
     return sorted(found, key=lambda candidate: (-candidate.gain_ns, -candidate.now_ns, candidate.op))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 ON_CHIP = ("kernel", "portable", "override")
 MOST = 200_000  # calls that are replayed, the last ones; longer runs are scaled
@@ -89,8 +89,35 @@ def kernel_ns(call: Call, chip: Chip | None, rate: float) -> float:
     return chip.start_ns + touched / chip.bytes_per_ns
 
 
-def replay(calls: Sequence[Call], replaced: Hashable = None, chip: Chip | None = None, rate: float = 0.0) -> float:
-    """Return how long a run takes, with the calls of a key as kernels."""
+def with_device_times(calls: Sequence[Call]) -> list[Call]:
+    """Return calls, by start, whose device times are known.
+
+    Where a chip tells none, a call that had to wait tells how long the device worked on what was enqueued before: as
+    long as the host went on, and then waited. Kernels since the call that waited before share that time.
+    """
+    told = {call.device for call in calls if call.device_ns}
+    known = list(calls)
+    since: dict[int, int] = {}  # when the device was last known to be idle
+    open_calls: dict[int, list[int]] = {}
+    for i, call in enumerate(calls):
+        if call.device in told:
+            continue
+        if call.route in ON_CHIP:
+            since.setdefault(call.device, call.start_ns)
+            open_calls.setdefault(call.device, []).append(i)
+        elif call.wait_ns:
+            pending = open_calls.pop(call.device, [])
+            began = since.pop(call.device, call.start_ns)
+            for j in pending:
+                share = (call.start_ns + call.wait_ns - began) // len(pending)
+                known[j] = replace(calls[j], device_ns=max(0, share))
+    return known
+
+
+def replay(
+    calls: Sequence[Call], end_ns: int = 0, replaced: Hashable = None, chip: Chip | None = None, rate: float = 0.0
+) -> float:
+    """Return how long a run takes that ended at an instant, with the calls of a key as kernels."""
     if not calls:
         return 0.0
     host, covered = 0.0, calls[0].start_ns
@@ -109,15 +136,28 @@ def replay(calls: Sequence[Call], replaced: Hashable = None, chip: Chip | None =
             if call.wait_ns:
                 host = max(host, busy_until)
             host += call.own_ns - call.wait_ns
+    host += max(0, end_ns - covered)
     return max(host, *devices.values()) if devices else host
 
 
-def estimate(calls: Sequence[Call], keys: Iterable[Hashable]) -> dict[Hashable, Gain]:
-    """Return the gain of kernels for the calls of each key, each on its own."""
-    window = sorted(calls, key=lambda call: call.start_ns)[-MOST:]
-    scale = len(calls) / len(window) if window else 1.0
-    chips = {device: measure(call for call in window if call.device == device) for device in {c.device for c in window}}
-    rate, as_it_was = copy_rate(window), replay(window)
+def estimate(
+    calls: Sequence[Call], keys: Iterable[Hashable], end_ns: int = 0, scale: float = 1.0
+) -> dict[Hashable, Gain]:
+    """Return the gain of kernels for the calls of each key, each on its own.
+
+    Args:
+        calls: of a run, or of its last part.
+        keys: of calls on the host.
+        end_ns: when the run ended.
+        scale: how many calls the run had for each of these.
+    """
+    told = sorted(calls, key=lambda call: call.start_ns)
+    of_device: dict[int, list[Call]] = {}
+    for call in told:
+        of_device.setdefault(call.device, []).append(call)
+    chips = {device: measure(some) for device, some in of_device.items()}
+    window, rate = with_device_times(told), copy_rate(told)
+    as_it_was = replay(window, end_ns)
     gains: dict[Hashable, Gain] = {}
     for key in keys:
         mine = [call for call in window if call.route == "host" and call.key == key]
@@ -127,6 +167,6 @@ def estimate(calls: Sequence[Call], keys: Iterable[Hashable]) -> dict[Hashable, 
         gains[key] = Gain(
             now_ns=scale * sum(call.own_ns - call.wait_ns for call in mine),
             kernel_ns=scale * sum(kernel_ns(call, chip, rate) for call in mine),
-            gain_ns=scale * max(0.0, as_it_was - replay(window, key, chip, rate)),
+            gain_ns=scale * max(0.0, as_it_was - replay(window, end_ns, key, chip, rate)),
         )
     return gains
