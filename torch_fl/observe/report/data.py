@@ -158,7 +158,11 @@ def collect(profile: Profile, title: str, failure: str = "") -> Report:
     rows = [_row(group) for group in profile.groups(_SITE)]
     shares = _shares(rows)
     counted = [share for share in shares if share.route not in (*MADE_OF_OTHERS, "copy")]
-    calls, time = sum(share.calls for share in counted), sum(share.time_ns for share in counted)
+    on_chip = [share for share in counted if share.route in ON_CHIP]
+    told = any(row.device_ns for row in rows if row.route in ON_CHIP)
+    # Who does not know how long the device worked knows at least how long it was waited for.
+    waited = 0 if told or not on_chip else sum(row.wait_ns for row in rows)
+    calls, time = sum(share.calls for share in counted), sum(share.time_ns for share in counted) + waited
     host = [row for row in rows if row.route == "host"]
     listed = sorted(rows, key=lambda row: (-row.cost_ns, -row.calls, row.op))
     window, timeline = _pass_over(profile)
@@ -169,9 +173,9 @@ def collect(profile: Profile, title: str, failure: str = "") -> Report:
         wall_ns=wall,
         calls=calls,
         dropped=profile.dropped,
-        device_times=any(row.device_ns for row in rows if row.route in ON_CHIP),
-        on_chip_calls=_of(sum(share.calls for share in counted if share.route in ON_CHIP), calls),
-        on_chip_time=_of(sum(share.time_ns for share in counted if share.route in ON_CHIP), time),
+        device_times=told,
+        on_chip_calls=_of(sum(share.calls for share in on_chip), calls),
+        on_chip_time=_of(sum(share.time_ns for share in on_chip) + waited, time),
         host_ns=sum(row.cost_ns for row in host),
         host_calls=sum(row.calls for row in host),
         host_bytes=sum(row.bytes for row in host),

@@ -43,8 +43,8 @@ class Chip:
     """How fast a chip's kernels were in a run."""
 
     launch_ns: float  # the host's share of a kernel call
-    start_ns: float  # the device's time for a kernel with next to nothing to do
-    bytes_per_ns: float  # 0: unknown
+    start_ns: float  # the device's time for the smallest kernels
+    bytes_per_ns: float  # that its larger kernels touch; 0: unknown
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,9 @@ def measure(calls: Iterable[Call]) -> Chip | None:
     if not timed:
         return Chip(launch, 0.0, 0.0)
     start = float(timed[len(timed) // 20])
-    large = [call for call in kernels if call.touched and call.device_ns > 2 * start]
-    rates = sorted(call.touched / (call.device_ns - start) for call in large)
+    touching = [call for call in kernels if call.touched and call.device_ns]
+    large = [call for call in touching if call.device_ns > 2 * start] or touching
+    rates = sorted(call.touched / call.device_ns for call in large)
     return Chip(launch, start, rates[3 * len(rates) // 4] if rates else 0.0)
 
 
@@ -84,9 +85,9 @@ def kernel_ns(call: Call, chip: Chip | None, rate: float) -> float:
     It touches no more than it moved, and no more than the host could touch while it computed.
     """
     if chip is None or not chip.bytes_per_ns:
-        return float(call.compute_ns) + (chip.start_ns if chip else 0.0)
+        return float(call.compute_ns)
     touched = min([size for size in (call.moved, call.compute_ns * rate) if size], default=0.0)
-    return chip.start_ns + touched / chip.bytes_per_ns
+    return max(chip.start_ns, touched / chip.bytes_per_ns)
 
 
 def with_device_times(calls: Sequence[Call]) -> list[Call]:
@@ -155,9 +156,9 @@ def estimate(
     of_device: dict[int, list[Call]] = {}
     for call in told:
         of_device.setdefault(call.device, []).append(call)
+    window = with_device_times(told)
     chips = {device: measure(some) for device, some in of_device.items()}
-    window, rate = with_device_times(told), copy_rate(told)
-    as_it_was = replay(window, end_ns)
+    rate, as_it_was = copy_rate(window), replay(window, end_ns)
     gains: dict[Hashable, Gain] = {}
     for key in keys:
         mine = [call for call in window if call.route == "host" and call.key == key]
