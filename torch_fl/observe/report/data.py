@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timezone
+from functools import lru_cache
 from math import prod
 
 from torch_fl.observe.profile import Profile
-from torch_fl.observe.records import Group, Record
+from torch_fl.observe.records import Group, Record, Shape
 from torch_fl.observe.report import gain
 from torch_fl.observe.report.advice import fix
 
@@ -257,7 +258,7 @@ _BITS = re.compile(r"(\d+)$")
 
 
 def _call(record: Record) -> gain.Call:
-    touched = _touched(record) if record.route in ON_CHIP else 0
+    touched = _touched(record.shapes, record.dtypes) if record.route in ON_CHIP else 0
     return gain.Call(
         key=(record.name, record.chip, record.device, record.reason),
         device=record.device,
@@ -274,11 +275,12 @@ def _call(record: Record) -> gain.Call:
     )
 
 
-def _touched(record: Record) -> int:
+@lru_cache(maxsize=4096)
+def _touched(shapes: tuple[Shape, ...], dtypes: tuple[str, ...]) -> int:
     """Bytes that a kernel reads, and writes if its result is as large as its largest argument."""
     sizes = [
         prod(shape) * _item_bytes(dtype)
-        for shape, dtype in zip(record.shapes, record.dtypes, strict=False)
+        for shape, dtype in zip(shapes, dtypes, strict=False)
     ]  # fmt: skip
     return sum(sizes) + max(sizes, default=0)
 
@@ -299,10 +301,10 @@ def _pass_over(profile: Profile) -> tuple[list[gain.Call], Timeline]:
     launching, operators, waiting = bins.empty(), bins.empty(), bins.empty()
     for record in profile.records:
         window.append(_call(record))
-        end, work = record.start_ns + record.host_ns, record.self_host_ns - record.wait_ns
-        bins.add(operators if record.route == "host" else launching, record.start_ns, end, work)
-        if record.wait_ns:
-            bins.add(waiting, record.start_ns, end, record.wait_ns)
+        end, waited = record.start_ns + record.host_ns, record.start_ns + record.wait_ns
+        bins.add(waiting, record.start_ns, waited, record.wait_ns)  # a call that waits does so first
+        lane = operators if record.route == "host" else launching
+        bins.add(lane, waited, end, record.self_host_ns - record.wait_ns)
     devices: dict[str, list[float]] = {}
     for event in profile.events:
         if event.kind != "runtime":

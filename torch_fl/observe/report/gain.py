@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 ON_CHIP = ("kernel", "portable", "override")
 MOST = 200_000  # calls that are replayed, the last ones; longer runs are scaled
@@ -90,40 +90,53 @@ def kernel_ns(call: Call, chip: Chip | None, rate: float) -> float:
     return max(chip.start_ns, touched / chip.bytes_per_ns)
 
 
-def with_device_times(calls: Sequence[Call]) -> list[Call]:
-    """Return calls, by start, whose device times are known.
+def device_times(calls: Sequence[Call]) -> list[int]:
+    """Return what each of the calls, by start, took its device.
 
-    Where a chip tells none, a call that had to wait tells how long the device worked on what was enqueued before: as
-    long as the host went on, and then waited. Kernels since the call that waited before share that time.
+    Where a chip tells no times, a call that had to wait tells how long the device worked on what was enqueued before:
+    as long as the host went on, and then waited. Kernels since the call that waited before share that time.
     """
     told = {call.device for call in calls if call.device_ns}
-    known = list(calls)
-    since: dict[int, int] = {}  # when the device was last known to be idle
-    open_calls: dict[int, list[int]] = {}
+    times = [call.device_ns for call in calls]
+    began: dict[int, int] = {}  # when the device was given the first of
+    pending: dict[int, list[int]] = {}
     for i, call in enumerate(calls):
         if call.device in told:
             continue
         if call.route in ON_CHIP:
-            since.setdefault(call.device, call.start_ns)
-            open_calls.setdefault(call.device, []).append(i)
+            began.setdefault(call.device, call.start_ns)
+            pending.setdefault(call.device, []).append(i)
         elif call.wait_ns:
-            pending = open_calls.pop(call.device, [])
-            began = since.pop(call.device, call.start_ns)
-            for j in pending:
-                share = (call.start_ns + call.wait_ns - began) // len(pending)
-                known[j] = replace(calls[j], device_ns=max(0, share))
-    return known
+            kernels = pending.pop(call.device, [])
+            worked = call.start_ns + call.wait_ns - began.pop(call.device, call.start_ns)
+            for j in kernels:
+                times[j] = max(0, worked // len(kernels))
+    return times
 
 
 def replay(
-    calls: Sequence[Call], end_ns: int = 0, replaced: Hashable = None, chip: Chip | None = None, rate: float = 0.0
+    calls: Sequence[Call],
+    times: Sequence[int],
+    end_ns: int = 0,
+    replaced: Hashable = None,
+    chip: Chip | None = None,
+    rate: float = 0.0,
 ) -> float:
-    """Return how long a run takes that ended at an instant, with the calls of a key as kernels."""
+    """Return how long a run takes that ended at an instant, with the calls of a key as kernels.
+
+    Args:
+        calls: by start.
+        times: what each took its device.
+        end_ns: when the run ended.
+        replaced: the key.
+        chip: how fast kernels are.
+        rate: at which the host moves bytes.
+    """
     if not calls:
         return 0.0
     host, covered = 0.0, calls[0].start_ns
     devices: dict[int, float] = {}
-    for call in calls:
+    for call, device_ns in zip(calls, times, strict=True):
         host += max(0, call.start_ns - covered)  # what the program does between calls
         covered = max(covered, call.start_ns + call.ns)
         busy_until = devices.get(call.device, 0.0)
@@ -132,7 +145,7 @@ def replay(
             devices[call.device] = max(busy_until, host) + kernel_ns(call, chip, rate)
         elif call.route in ON_CHIP:
             host += call.own_ns - call.wait_ns
-            devices[call.device] = max(busy_until, host) + call.device_ns
+            devices[call.device] = max(busy_until, host) + device_ns
         else:
             if call.wait_ns:
                 host = max(host, busy_until)
@@ -152,13 +165,13 @@ def estimate(
         end_ns: when the run ended.
         scale: how many calls the run had for each of these.
     """
-    told = sorted(calls, key=lambda call: call.start_ns)
+    window = sorted(calls, key=lambda call: call.start_ns)
     of_device: dict[int, list[Call]] = {}
-    for call in told:
+    for call in window:
         of_device.setdefault(call.device, []).append(call)
-    window = with_device_times(told)
     chips = {device: measure(some) for device, some in of_device.items()}
-    rate, as_it_was = copy_rate(window), replay(window, end_ns)
+    rate, times = copy_rate(window), device_times(window)
+    as_it_was = replay(window, times, end_ns)
     gains: dict[Hashable, Gain] = {}
     for key in keys:
         mine = [call for call in window if call.route == "host" and call.key == key]
@@ -168,6 +181,6 @@ def estimate(
         gains[key] = Gain(
             now_ns=scale * sum(call.own_ns - call.wait_ns for call in mine),
             kernel_ns=scale * sum(kernel_ns(call, chip, rate) for call in mine),
-            gain_ns=scale * max(0.0, as_it_was - replay(window, end_ns, key, chip, rate)),
+            gain_ns=scale * max(0.0, as_it_was - replay(window, times, end_ns, key, chip, rate)),
         )
     return gains
