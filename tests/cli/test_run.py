@@ -143,7 +143,7 @@ def test_the_summary(tmp_path: Path) -> None:
     assert found["calls"] == sum(found["routes"].values())
     assert found["routes"]["host"] == 1
     assert found["on_chip"] == (found["calls"] - 1) / found["calls"]
-    (worst,) = found["worst"]
+    (worst,) = found["host"]
     assert (worst["name"], worst["calls"], worst["syncs"]) == ("aten::poisson", 1, 1)
     assert worst["ns"] == found["host_ns"] > 0
     assert "no kernel" in worst["reason"]

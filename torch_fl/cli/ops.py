@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-import runpy
 import sys
-import traceback
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from json import loads as parse
 from pathlib import Path
 from typing import Any
 
 from torch_fl._suggest import did_you_mean
 from torch_fl.cli import output
 from torch_fl.cli.errors import CommandError
+from torch_fl.observe import running
 
 
 def main(chip: str | None, word: str | None, json: bool) -> None:
@@ -59,66 +59,42 @@ def missing(script: Path, chip: str | None, word: str | None, json: bool) -> int
     """Run a script on the preferred device, or its own, and rank the operators that left the chip."""
     if not script.is_file():
         raise CommandError(f"{script}: no such file")
-    import torch_fl
-
     _check_chip(chip)
-    torch_fl.reset_counters()
-    with torch_fl.auto(), _output_aside(json):
-        failure = _run(script)
-    counters = torch_fl.counters()
-    rows = [
-        row for row in counters.where(route="host") if chip in (None, row.chip) and (word is None or word in row.name)
-    ]
-    ranked = sorted(rows, key=lambda row: (-row.ns, -row.calls))
+    found, status = _summary_of(script, json)
+    rows = [row for row in found["host"] if chip in (None, row["chip"]) and (word is None or word in row["name"])]
+    failure = f"exit status {status}" if status else ""
     if json:
-        kept = ("name", "chip", "calls", "bytes", "syncs", "ns", "reason")
-        found = [{name: getattr(row, name) for name in kept} for row in ranked]
-        output.print_json({"calls": counters.total().calls, "missing": found, "failure": failure})
+        output.print_json({"calls": found["calls"], "missing": rows, "failure": failure})
     else:
-        _print_missing(ranked, counters.total().calls)
+        _print_missing(rows, found["calls"])
     if failure:
-        print(f"{script} ended with an error; what it did until then was counted:\n{failure}", file=sys.stderr)
+        print(f"{script} ended with {failure}; what it did until then was counted", file=sys.stderr)
     return 1 if failure else 0
 
 
-def _print_missing(rows: list[Any], calls: int) -> None:
-    columns: dict[str, Callable[[Any], object]] = {
-        "operator": lambda row: row.name,
-        "chip": lambda row: row.chip,
-        "calls": lambda row: row.calls,
-        "ms": lambda row: f"{row.ns / 1e6:.2f}",
-        "bytes": lambda row: f"{row.bytes:,}",
-        "reason": lambda row: row.reason,
+def _summary_of(script: Path, aside: bool) -> tuple[dict[str, Any], int]:
+    """Run a script; return its summary and its exit status. What it prints goes aside, so that stdout is JSON alone."""
+    with tempfile.TemporaryDirectory(prefix="torch-fl-") as folder:
+        file = Path(folder) / "summary.json"
+        wishes = running.Wishes(auto=True, summary=str(file), quiet=True)
+        status = running.observed([str(script)], wishes, stdout=sys.stderr if aside else None)
+        if not file.exists():
+            raise CommandError(f"{script} cannot be counted: it did not load torch, or ended without Python's leave")
+        return parse(file.read_text(encoding="utf-8")), status
+
+
+def _print_missing(rows: list[dict[str, Any]], calls: int) -> None:
+    columns: dict[str, Callable[[dict[str, Any]], object]] = {
+        "operator": lambda row: row["name"],
+        "chip": lambda row: row["chip"],
+        "calls": lambda row: row["calls"],
+        "ms": lambda row: f"{row['ns'] / 1e6:.2f}",
+        "bytes": lambda row: f"{row['bytes']:,}",
+        "reason": lambda row: row["reason"],
     }
     if rows:
         output.print_table(list(columns), ([cell(row) for cell in columns.values()] for row in rows))
-    left = sum(row.calls for row in rows)
-    print(f"{left} of {calls} calls left the chip" + (f", most of all {rows[0].name}" if rows else ""))
+    left = sum(row["calls"] for row in rows)
+    print(f"{left} of {calls} calls left the chip" + (f", most of all {rows[0]['name']}" if rows else ""))
     if calls == 0:
         print("The script called no operator on a device.")
-
-
-def _run(script: Path) -> str:
-    """Run a script as the main program; return the text of what ended it, if that was an error."""
-    before = sys.argv, list(sys.path)
-    sys.argv, sys.path[:0] = [str(script)], [str(script.parent)]
-    try:
-        runpy.run_path(str(script), run_name="__main__")
-    except SystemExit as end:
-        return "" if end.code in (None, 0) else f"SystemExit: {end.code}"
-    except Exception:
-        return traceback.format_exc()
-    finally:
-        sys.argv, sys.path[:] = before
-    return ""
-
-
-@contextmanager
-def _output_aside(wanted: bool) -> Iterator[None]:
-    """Have what the script prints go to stderr, so that stdout is JSON alone."""
-    stdout = sys.stdout
-    sys.stdout = sys.stderr if wanted else stdout
-    try:
-        yield
-    finally:
-        sys.stdout = stdout

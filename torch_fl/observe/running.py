@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from torch_fl.observe import summary
 
@@ -65,9 +65,11 @@ def _with_pid(wishes: Wishes, pid: int) -> Wishes:
     return Wishes(**{**asdict(wishes), "pid": pid})
 
 
-def observed(program: Sequence[str], wishes: Wishes, deny: bool = False, **streams: Any) -> int:
+def observed(program: Sequence[str], wishes: Wishes, stdout: TextIO | None = None) -> int:
     """Run a script as a child, wait, and return its exit status (negative: the signal that ended it)."""
-    child = subprocess.Popen([*command(["-c", _AS_CHILD]), *command(program)], env=environment(wishes, deny), **streams)
+    child = subprocess.Popen(
+        [*command(["-c", _AS_CHILD]), *command(program)], env=environment(wishes, deny=False), stdout=stdout
+    )
     while True:
         try:
             return child.wait()

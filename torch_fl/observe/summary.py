@@ -11,8 +11,7 @@ from typing import Any
 VERSION = 1
 ON_CHIP = ("kernel", "portable", "override")  # routes whose work the chip does
 _NOT_COUNTED = ("composite", "decomposed")  # made of other calls, which are counted themselves
-STORM_SHARE = 0.1
-WORST = 5
+WORST = 5  # that are told
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Summary:
     host_bytes: int
     host_syncs: int
     storm: bool
-    worst: list[HostOp]
+    host: list[HostOp]  # the costliest first
 
     def as_dict(self) -> dict[str, Any]:
         """Return what ``--summary`` writes."""
@@ -53,7 +52,7 @@ class Summary:
             return "torch-fl: no operator was called on a device\n"
         shares = ", ".join(f"{route} {calls / self.calls:.1%}" for route, calls in self.routes.items())
         lines = [f"torch-fl: {self.calls:,} operator calls, {self.on_chip:.1%} on the chip ({shares})"]
-        if self.worst:
+        if self.host:
             lines += self._cost()
         return "\n".join(lines) + "\n"
 
@@ -61,7 +60,7 @@ class Summary:
         from torch_fl.routing.counters import table
 
         cost = f"{self.host_ns / 1e6:,.1f} ms, {self.host_bytes / 2**20:,.1f} MiB moved, {self.host_syncs:,} waits"
-        rows = table(self.worst, _COLUMNS).splitlines()
+        rows = table(self.host[:WORST], _COLUMNS).splitlines()
         advice = f"  Where from, and what to implement first: torch-fl report {self._program()}"
         storm = ["  Much of this program does not run on the chip."] if self.storm else []
         return [f"  On the host: {cost}. Costliest:", *(f"    {row}" for row in rows), *storm, advice]
@@ -86,6 +85,7 @@ _COLUMNS = {
 
 def collect(program: Sequence[str] = ()) -> Summary:
     """Sum the counters of this process up."""
+    from torch_fl.configuration.settings import get_config
     from torch_fl.routing.counters import counters
 
     rows = [row for row in counters() if row.route not in _NOT_COUNTED]
@@ -94,7 +94,7 @@ def collect(program: Sequence[str] = ()) -> Summary:
     for row in sorted(rows, key=lambda row: -row.calls):
         routes[row.route] = routes.get(row.route, 0) + row.calls
     host = sorted((row for row in rows if row.route == "host"), key=lambda row: (-row.ns, -row.calls, row.name))
-    host_calls = routes.get("host", 0)
+    host_calls, storm_share = routes.get("host", 0), get_config("storm_share")
     return Summary(
         program=list(program),
         calls=calls,
@@ -103,9 +103,8 @@ def collect(program: Sequence[str] = ()) -> Summary:
         host_ns=sum(row.ns for row in host),
         host_bytes=sum(row.bytes for row in host),
         host_syncs=sum(row.syncs for row in host),
-        storm=bool(calls) and host_calls > STORM_SHARE * calls,
-        worst=[
-            HostOp(row.name, row.chip, row.device, row.reason, row.calls, row.bytes, row.syncs, row.ns)
-            for row in host[:WORST]
+        storm=bool(storm_share) and host_calls > storm_share * calls,
+        host=[
+            HostOp(row.name, row.chip, row.device, row.reason, row.calls, row.bytes, row.syncs, row.ns) for row in host
         ],
     )

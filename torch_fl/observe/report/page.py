@@ -62,7 +62,7 @@ def _maps(report: Report) -> dict[str, Any]:
 
 
 def _layer(row: Row) -> str:
-    return (row.layer or "outside of layers") + (" (backward)" if row.backward else "")
+    return (row.layer or "the model itself, or outside") + (" (backward)" if row.backward else "")
 
 
 def _line(row: Row) -> str:
