@@ -54,14 +54,18 @@ class Browser:
 
     def open(self, page: Path, width: int = 1280, dark: bool = False) -> None:
         """Load a page at a width, for a reader who prefers light or dark."""
-        self._command(
-            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500
-        )
+        self.narrow(width)
         self.prefer(dark)
         self.logs()
         self.driver.get_log("performance")
         self.driver.get(page.as_uri())
         self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+
+    def narrow(self, width: int) -> None:
+        """Give the page another width."""
+        self._command(
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500
+        )
 
     def prefer(self, dark: bool) -> None:
         """Prefer dark pages, or light ones."""

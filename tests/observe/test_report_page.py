@@ -186,6 +186,8 @@ def test_it_prints_light_and_whole(chromium: browser.Browser, pages: dict[str, P
         assert chromium.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert chromium.run("return getComputedStyle(document.querySelector('.scroll.tall')).maxHeight") == "none"
         assert chromium.run("return getComputedStyle(document.querySelector('.tools')).display") == "none"
+        chromium.narrow(718)
+        assert chromium.run("return document.getElementById('groups').getBoundingClientRect().right") <= 718
     finally:
         chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
