@@ -76,6 +76,12 @@ class Browser:
         """Return what JavaScript returns."""
         return self.driver.execute_script(script, *arguments)
 
+    def wait(self, script: str, seconds: float = 10) -> None:
+        """Wait until JavaScript returns something true."""
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        WebDriverWait(self.driver, seconds).until(lambda _: self.run(script))
+
     def text(self, selector: str) -> str:
         return str(self.run("return document.querySelector(arguments[0]).innerText", selector))
 

@@ -127,8 +127,7 @@ def test_the_heat_map_is_switched_between_layers_and_lines(chromium: browser.Bro
     assert "train_transformer.py:149 (encode_batch)" in chromium.text("#map-line")
 
 
-@pytest.mark.parametrize("width", [1280, 360])
-@pytest.mark.parametrize("name", ["full", "hostile"])
+@pytest.mark.parametrize("name, width", [("full", 1280), ("full", 718), ("full", 360), ("hostile", 360)])
 def test_no_label_is_cut(chromium: browser.Browser, pages: dict[str, Path], name: str, width: int) -> None:
     """No text is wider or higher than the box that it is in; axes' texts are inside their charts."""
     chromium.open(pages[name], width)
@@ -151,6 +150,13 @@ def test_no_label_is_cut(chromium: browser.Browser, pages: dict[str, Path], name
         });
     """
     assert chromium.run(outside) == []
+    covered = """
+        return [...document.querySelectorAll('.chart')].filter((chart) => {
+            const legend = chart.querySelector('.legend')?.getBoundingClientRect();
+            return legend && legend.bottom > chart.querySelector('.nsewdrag').getBoundingClientRect().top + 2;
+        }).map((chart) => chart.id);
+    """
+    assert chromium.run(covered) == []
 
 
 def test_hostile_names_are_text(chromium: browser.Browser, pages: dict[str, Path]) -> None:
@@ -180,7 +186,13 @@ def test_a_huge_run_makes_a_bounded_page(chromium: browser.Browser, pages: dict[
 
 def test_it_prints_light_and_whole(chromium: browser.Browser, pages: dict[str, Path]) -> None:
     chromium.open(pages["full"], dark=True)
+    widths = "return [...document.querySelectorAll('.chart svg.main-svg')].map((e) => e.getBoundingClientRect().width)"
+    chromium.run(f"window.seen = []; addEventListener('beforeprint', () => seen.push((() => {{ {widths} }})()))")
     assert chromium.pdf().startswith(b"%PDF")
+    ((*printed,),) = chromium.run("return window.seen")
+    assert printed
+    assert max(printed) < 700
+    chromium.wait(f"return Math.min(...(() => {{ {widths} }})()) > 700")
     chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
         assert chromium.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

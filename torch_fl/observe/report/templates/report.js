@@ -7,6 +7,7 @@
 
   // ---- Theme
   const toggle = document.getElementById("theme");
+  const PAPER = 660;  // pixels of a printed page's width; nobody tells charts about it
   let printing = false;
   const isDark = () => !printing && (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
   function themed() {
@@ -16,7 +17,11 @@
   toggle.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; themed(); });
   dark.addEventListener("change", themed);
   window.addEventListener("beforeprint", () => { printing = true; draw(); });
-  window.addEventListener("afterprint", () => { printing = false; draw(); });
+  window.addEventListener("afterprint", () => {
+    printing = false;
+    draw();
+    for (const chart of document.querySelectorAll(".js-plotly-plot")) Plotly.Plots.resize(chart);
+  });
 
   // ---- Charts
   const config = { displayModeBar: false, displaylogo: false, responsive: true, showTips: false };
@@ -31,6 +36,7 @@
     const merged = Object.assign(base, more);
     merged.xaxis = Object.assign({}, axis, more.xaxis);
     merged.yaxis = Object.assign({}, axis, more.yaxis);
+    Object.assign(merged, printing ? { width: PAPER } : { autosize: true });
     return merged;
   }
   function plot(id, traces, more) {
