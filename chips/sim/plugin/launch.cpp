@@ -7,6 +7,7 @@
 #include <string>
 
 #include "plugin.h"
+#include "wrong.h"
 
 namespace fl_sim {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 struct Packet {
   fl_call call;
   Body body;
+  WrongBody wrong;  ///< instead of the body, where a fault is in force
 };
 
 // Lays a deep copy of a call into one block. Run twice: without a block it only counts bytes.
@@ -86,8 +88,8 @@ class Packer {
     return copy;
   }
 
-  void call(const fl_call& c, Body body) {
-    const Packet head{c, body};
+  void call(const fl_call& c, Body body, WrongBody wrong) {
+    const Packet head{c, body, wrong};
     Packet* copy = take(&head, 1);
     const fl_value* args = values(c.args, c.n_args);
     fl_tensor* const* outs = tensors(c.outs, c.n_outs);
@@ -102,7 +104,10 @@ class Packer {
 simResult run_packet(simDevice device, void* memory) {
   const auto& packet = *static_cast<const Packet*>(memory);
   try {
-    packet.body(Call(packet.call, device));
+    if (packet.wrong)
+      packet.wrong(Call(packet.call, device), packet.body);
+    else
+      packet.body(Call(packet.call, device));
     return SIM_SUCCESS;
   } catch (const KernelError& e) {
     simKernelError(e.what());
@@ -170,19 +175,23 @@ fl_status report_exception() noexcept {
 fl_status launch_slow(const fl_call* call, Body body) noexcept {
   auto* device = reinterpret_cast<simDevice>(call->device);
   auto* stream = reinterpret_cast<simStream>(call->stream);
-  if (simMode(device) & SIM_MODE_ATTENTION) check_limits(*call);
+  WrongBody wrong = nullptr;
+  if (simMode(device) & SIM_MODE_ATTENTION) {
+    check_limits(*call);
+    wrong = wrong_body(*call);
+  }
   if (!(simMode(device) & SIM_MODE_QUEUED)) {
-    Packet packet{*call, body};
+    Packet packet{*call, body, wrong};
     // An activity knows its stream; the packet that is copied borrows what this one does.
     return check(simMode(device) & SIM_MODE_PROFILING
                      ? simLaunch(device, stream, call->kernel->op, run_packet, &packet, sizeof packet)
                      : simLaunchInline(device, call->kernel->op, run_packet, &packet));
   }
   Packer counter(nullptr);
-  counter.call(*call, body);
+  counter.call(*call, body, wrong);
   void* block = simPacketCreate(counter.bytes());
   if (!block) return fail(FL_OUT_OF_MEMORY, "the host has no memory for a launch packet");
-  Packer(static_cast<char*>(block)).call(*call, body);
+  Packer(static_cast<char*>(block)).call(*call, body, wrong);
   return check(simPacketSubmit(device, stream, call->kernel->op, run_packet, block));
 }
 

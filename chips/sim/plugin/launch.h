@@ -69,6 +69,7 @@ class Call {
   }
 
   uint32_t n_outs() const { return raw.n_outs; }
+  const simDeviceHead* device() const { return device_; }
   bool has_out(uint32_t i) const { return i < raw.n_outs && raw.outs[i] != nullptr; }
   View out(uint32_t i) const { return view(*raw.outs[i]); }
 

@@ -12,7 +12,9 @@ namespace {
 std::mutex faults_mutex;
 std::string failing_kernel;  // guarded by faults_mutex
 int64_t failing_in = 0;
+std::string wrong_kernel;  // guarded by faults_mutex
 std::atomic<bool> kernel_faults{false};
+std::atomic<bool> wrong_kernels{false};
 std::atomic<int64_t> slow_us{0};
 std::atomic<int32_t> failing_init{-1};
 int32_t environment_loss_device = -1;
@@ -46,6 +48,10 @@ void read_fault_environment() {
     failing_in = split_count(failing_kernel);
     kernel_faults.store(true);
   }
+  if (const char* text = std::getenv("SIMCHIP_WRONG"); text && *text) {
+    wrong_kernel = text;
+    wrong_kernels.store(true);
+  }
   if (const char* text = std::getenv("SIMCHIP_LOSE_DEVICE"); text && *text) {
     std::string device = text;
     environment_loss_after = split_count(device);
@@ -56,7 +62,7 @@ void read_fault_environment() {
 void inject_from_environment(Device& device) {
   if (environment_oom_bytes && environment_oom_bytes < device.allocation_limit)
     device.allocation_limit = environment_oom_bytes;
-  if (kernel_faults.load()) device.set_mode(SIM_MODE_ATTENTION);
+  if (kernel_faults.load() || wrong_kernels.load()) device.set_mode(SIM_MODE_ATTENTION);
   if (device.index == environment_loss_device) {
     device.launches_until_loss.store(environment_loss_after);
     device.set_mode(SIM_MODE_ATTENTION);
@@ -136,4 +142,23 @@ simResult simInjectInitFailure(int32_t index) {
   limits();
   failing_init.store(index);
   return SIM_SUCCESS;
+}
+
+simResult simInjectWrongKernel(const char* name) {
+  limits();
+  {
+    std::lock_guard<std::mutex> lock(faults_mutex);
+    wrong_kernel = name ? name : "";
+    wrong_kernels.store(!wrong_kernel.empty());
+  }
+  for_each_device([](Device& d) { d.set_mode(SIM_MODE_ATTENTION); });
+  return SIM_SUCCESS;
+}
+
+void simWrongKernel(char* name, size_t capacity) {
+  if (capacity == 0) return;
+  name[0] = 0;
+  if (!wrong_kernels.load(std::memory_order_relaxed)) return;
+  std::lock_guard<std::mutex> lock(faults_mutex);
+  std::snprintf(name, capacity, "%s", wrong_kernel.c_str());
 }

@@ -35,6 +35,7 @@
  *   SIMCHIP_LOSE_DEVICE=i[:n]    device i is lost at its launch number n (default 1), counted over its streams
  *   SIMCHIP_OOM_AFTER_MB=N       allocations fail beyond N MB per device, though more is reported
  *   SIMCHIP_FAIL_INIT=i          device i cannot be opened
+ *   SIMCHIP_WRONG=name           kernels compute wrongly: a fault by its name (names are the user's business)
  *
  * Every function is thread-safe. Failures of kernels that run asynchronously are reported by the next launch or
  * synchronisation of their device. After fork() in a process that has a device open, the child can use none of it:
@@ -237,6 +238,10 @@ SIM_EXPORT simResult simInjectOutOfMemory(int32_t index, uint64_t bytes);
 SIM_EXPORT simResult simInjectSlowStream(int64_t microseconds);
 /* Opening device `index` fails; -1: none. */
 SIM_EXPORT simResult simInjectInitFailure(int32_t index);
+/* From now on kernels have the wrong result of that name; null or "": right results. */
+SIM_EXPORT simResult simInjectWrongKernel(const char* name);
+/* For kernels: the name in force, "" if none. Asked for only where SIM_MODE_ATTENTION is on. */
+SIM_EXPORT void simWrongKernel(char* name, size_t capacity);
 
 #ifdef __cplusplus
 }
