@@ -90,12 +90,12 @@ def compare_values(case: Case, found: torch.Tensor, expected: torch.Tensor, wide
     dtype = real_type(expected.dtype)
     usable = wide is not None and wide.shape == expected.shape and wide.is_complex() == expected.is_complex()
     reference = wide.detach() if wide is not None and usable else expected
-    found, expected, reference = (_parts(tensor) for tensor in (found, expected, reference))
-    if not _same_nonfinite(found, expected) and not _same_nonfinite(found, reference.to(dtype).double()):
+    found, expected, reference = (parts(tensor) for tensor in (found, expected, reference))
+    if not same_nonfinite(found, expected) and not same_nonfinite(found, reference.to(dtype).double()):
         return _nonfinite(found, expected)
     finite = found.isfinite() & expected.isfinite() & reference.isfinite()
-    error, floor = _errors(found[finite], reference[finite], dtype)
-    cpu_error, _ = _errors(expected[finite], reference[finite], dtype)
+    error, floor = normalised_error(found[finite], reference[finite], dtype)
+    cpu_error, _ = normalised_error(expected[finite], reference[finite], dtype)
     strict = strict_bound(case, dtype, cpu_error)
     basic = basic_bound(dtype, strict)
     if error <= strict + floor and not case.exact:
@@ -106,24 +106,26 @@ def compare_values(case: Case, found: torch.Tensor, expected: torch.Tensor, wide
     return Compared(Verdict.FAILED, f"NMSE {error:.2g} above {basic:.2g}; {_worst(found, reference)}", error, strict)
 
 
-def _parts(tensor: torch.Tensor) -> torch.Tensor:
+def parts(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor in float64, real and imaginary parts side by side."""
     tensor = tensor.resolve_conj().resolve_neg()
     return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).double()
 
 
 def _identical(found: torch.Tensor, expected: torch.Tensor) -> bool:
-    found, expected = _parts(found), _parts(expected)
-    return torch.equal(found.nan_to_num(0.0), expected.nan_to_num(0.0)) and _same_nonfinite(found, expected)
+    found, expected = parts(found), parts(expected)
+    return torch.equal(found.nan_to_num(0.0), expected.nan_to_num(0.0)) and same_nonfinite(found, expected)
 
 
-def _same_nonfinite(found: torch.Tensor, expected: torch.Tensor) -> bool:
+def same_nonfinite(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Tell whether NaN and either infinity are in the same places."""
     if not torch.equal(found.isnan(), expected.isnan()):
         return False
     return torch.equal(found.isposinf(), expected.isposinf()) and torch.equal(found.isneginf(), expected.isneginf())
 
 
-def _errors(found: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype) -> tuple[float, float]:
-    """The normalised mean squared error, and what of it rounding of subnormal numbers may add."""
+def normalised_error(found: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype) -> tuple[float, float]:
+    """Return the normalised mean squared error, and what of it rounding of subnormal numbers may add."""
     if found.numel() == 0:
         return 0.0, 0.0
     square = float(((found - reference) ** 2).sum())

@@ -119,7 +119,7 @@ class Executor:
 
     def _compare_draws(self, case: Case, expected: Answer, answer: Answer) -> Finding:
         _, _, again = self._call(case)
-        first, second = (_on_host(item.outputs) for item in (answer, again))
+        first, second = (on_host(item.outputs) for item in (answer, again))
         if not all(torch.equal(a, b) for a, b in zip(first, second, strict=True)):
             return Finding(Verdict.FAILED, "the same seed gave other numbers")
         return compare_draws(first, expected.outputs)
@@ -138,7 +138,7 @@ class Executor:
         wide = gradients(widened(case), None)
         if wide is not None and len(wide) != len(expected):
             wide = None
-        finding = compare_outputs(case, _on_host(found), list(expected), wide, strides=False)
+        finding = compare_outputs(case, on_host(found), list(expected), wide, strides=False)
         finding.route = "grad with host" if host else "grad"
         return finding
 
@@ -215,14 +215,14 @@ def _replace(tree: Any, change: Callable[[Any], Any]) -> Any:
     return change(tree)
 
 
-def _on_host(values: Sequence[Any]) -> list[Any]:
-    """Copies of tensors on the CPU, with their strides."""
+def on_host(values: Sequence[Any]) -> list[Any]:
+    """Return copies of tensors on the CPU, with their strides."""
     return [copy_with_strides(value, "cpu") if isinstance(value, torch.Tensor) else value for value in values]
 
 
 def _compare(case: Case, expected: Answer, answer: Answer) -> Finding:
     wide = on_cpu(widened(dense(case))) if not case.exact else None
-    found, theirs = _on_host(answer.outputs), expected.outputs
+    found, theirs = on_host(answer.outputs), expected.outputs
     reference = wide.outputs if wide is not None and len(wide.outputs) == len(theirs) else None
     strides = case.settle is None and case.form != "out="
     if case.settle is not None:
@@ -241,7 +241,7 @@ def _compare_arguments(case: Case, expected: Answer, answer: Answer, wide: Answe
     for name, mine, theirs, widest in _arguments(case, answer, expected, wide):
         judged = case if name in written else dataclasses.replace(case, exact=True)
         judged = dataclasses.replace(judged, ignore=frozenset())
-        found = compare_outputs(judged, _on_host(mine), theirs, widest if name in written else None, strides=False)
+        found = compare_outputs(judged, on_host(mine), theirs, widest if name in written else None, strides=False)
         if found.verdict is Verdict.STRICT:
             continue
         if name not in written:
@@ -279,15 +279,15 @@ def gradients(case: Case, move: Callable[[Any], Any] | None) -> list[torch.Tenso
             outputs = [t for t in tensors_of(as_list(case.function(*args, **kwargs))) if t.requires_grad]
             if not outputs or not leaves:
                 return None
-            return list(torch.autograd.grad(outputs, leaves, [_direction(t) for t in outputs], allow_unused=True))
+            return list(torch.autograd.grad(outputs, leaves, [direction(t) for t in outputs], allow_unused=True))
     except Exception:
         if on_host:
             return None
         raise
 
 
-def _direction(tensor: torch.Tensor) -> torch.Tensor:
-    """A fixed direction of the tensor's size, the same on every device and exact in every type."""
+def direction(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a fixed direction of the tensor's size, the same on every device and exact in every type."""
     steps = (torch.arange(tensor.numel()) * 7 % 11 - 5) / 4
     return steps.reshape(tensor.shape).to(tensor.dtype).to(tensor.device)
 

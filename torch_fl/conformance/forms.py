@@ -63,7 +63,7 @@ def _out(case: Case, outputs: list[Any]) -> Iterator[Case]:
     for name in out_siblings(case.op)[:1]:
         sibling = overload(name)
         outs = [arg.name for arg in sibling._schema.arguments if arg.is_out]
-        if len(outs) != len(outputs):
+        if len(outs) != len(outputs) or not all(isinstance(value, torch.Tensor) for value in outputs):
             continue
         kwargs = {key: value for key, value in case.kwargs.items() if key in _names(sibling)}
         kwargs.update((out, torch.zeros_like(value)) for out, value in zip(outs, outputs, strict=True))

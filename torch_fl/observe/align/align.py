@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a model on the CPU and on a chip, and say where they part."""
+
+from __future__ import annotations
+
+import copy
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torch_fl.conformance.case import map_tensors
+from torch_fl.observe.align.capture import Capture, Layers
+from torch_fl.observe.align.draws import Draws
+from torch_fl.observe.align.layers import Layer, LayerJudge, Run, compare_runs
+from torch_fl.observe.align.operators import Op, OpJudge
+from torch_fl.observe.align.result import AlignReport, PrecisionChange
+
+Progress = Callable[[str], None]
+
+
+def align(
+    model: torch.nn.Module,
+    inputs: Any = (),
+    device: str | torch.device = "fl:0",
+    backward: bool = True,
+    *,
+    probe: bool = True,
+    precision: bool = True,
+    name: str = "",
+    seed: int = 0,
+    progress: Progress = lambda text: None,
+) -> AlignReport:
+    """Compare a model on a chip with the same model on the CPU: every layer, and every operator that it calls.
+
+    Args:
+        model: on any device; it is copied, and neither moved nor changed.
+        inputs: one tensor, or a tuple of arguments.
+        device: the chip's device.
+        backward: compare gradients too.
+        probe: also try each operator with other data, sizes and layouts.
+        precision: also run with ``set_precision("high")`` and tell what it changes.
+        name: what to call the model in reports; default: its class.
+        seed: for what the model draws at random.
+        progress: called with what is being done.
+
+    Raises:
+        ValueError: the device is no fl device.
+    """
+    target = torch.device(device)
+    if target.type == "cpu" or target.type != torch.empty(0, device=target).device.type:
+        raise ValueError(f"align: expected a chip's device such as 'fl:0', found {str(device)!r}")
+    given = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
+    report = AlignReport(name or type(model).__name__, str(target), _chip(target), backward)
+    original = copy.deepcopy(model).to("cpu")
+    arguments = map_tensors(given, lambda t: t.detach().to("cpu").clone())
+
+    progress("running on the CPU")
+    cpu = Run(copy.deepcopy(original))
+    torch.manual_seed(seed)
+    with cpu.recorder:
+        cpu.go(map_tensors(arguments, torch.clone), backward, keep_inputs=True)
+
+    judge = OpJudge(target, probe, progress)
+    chip = _on_chip(original, arguments, target, backward, cpu, judge, progress, report)
+    drift = compare_runs(chip, cpu)
+    del chip
+    report.layers = _layers(original, cpu, target, backward, drift, progress)
+    judge.probe()
+    report.ops, report.calls = list(judge.ops.values()), judge.calls
+    if precision:
+        report.precision = _precision(original, arguments, target, backward, cpu, report.ops, progress)
+    report.environment = _environment(target)
+    return report
+
+
+def _on_chip(
+    original: torch.nn.Module,
+    arguments: Any,
+    device: torch.device,
+    backward: bool,
+    cpu: Run,
+    judge: OpJudge,
+    progress: Progress,
+    report: AlignReport | None,
+) -> Run:
+    """Run the model on the chip, every call judged; random numbers are the CPU's."""
+    model = copy.deepcopy(original).to(device)
+    run, draws = Run(model), Draws(cpu.recorder.draws)
+    moved = map_tensors(arguments, lambda t: t.clone().to(device))
+
+    def observe(seen: Any) -> None:
+        progress(f"{seen.case.op} in {seen.place}")
+        judge.observe(seen)
+
+    with Layers(model) as layers, Capture(device, layers, draws, observe):
+        run.go(moved, backward, keep_inputs=False)
+    if draws.parted and report is not None:
+        report.notes.append("the chip's run drew other random numbers than the CPU's: whole runs are not comparable")
+    return run
+
+
+def _layers(
+    original: torch.nn.Module,
+    cpu: Run,
+    device: torch.device,
+    backward: bool,
+    drift: dict[tuple[str, str], float],
+    progress: Progress,
+) -> list[Layer]:
+    judge = LayerJudge(original, device, backward)
+    found: dict[tuple[str, str], Layer] = {}
+    for seen in cpu.calls:
+        progress(f"layer {seen.name or type(original).__name__}")
+        for layer in judge.judge(seen):
+            known = found.setdefault((layer.name, layer.phase), layer)
+            if known is not layer:
+                known.judgement.merge(layer.judgement)
+            known.drift = drift.get((layer.name, layer.phase))
+    gc.collect()
+    forward = [layer for layer in found.values() if layer.phase == "forward"]
+    return forward + [layer for layer in reversed(list(found.values())) if layer.phase == "backward"]
+
+
+def _precision(
+    original: torch.nn.Module,
+    arguments: Any,
+    device: torch.device,
+    backward: bool,
+    cpu: Run,
+    ops: list[Op],
+    progress: Progress,
+) -> list[PrecisionChange]:
+    """Return the operators whose accuracy the precise setting changes by more than a quarter."""
+    import torch_fl
+
+    before = torch_fl.get_config()["precision"]
+    judge = OpJudge(device, probing=False)
+    torch_fl.set_precision("high")
+    try:
+        progress('running with set_precision("high")')
+        _on_chip(original, arguments, device, backward, cpu, judge, progress, None)
+    finally:
+        torch_fl.set_precision(before)
+    changes = []
+    for op in ops:
+        high = judge.ops.get((op.op, op.dtype))
+        if high is not None and abs(high.chip.nmse - op.chip.nmse) > 0.25 * max(high.chip.nmse, op.chip.nmse):
+            figures = (op.chip.nmse, high.chip.nmse, op.chip.rtol, high.chip.rtol)
+            changes.append(PrecisionChange(op.op, op.dtype, *figures))
+    return changes
+
+
+def _chip(device: torch.device) -> str:
+    import torch_fl
+
+    index = device.index or 0
+    return next((record.chip for record in torch_fl.list_devices() if record.index == index), "")
+
+
+def _environment(device: torch.device) -> dict[str, str]:
+    import platform
+
+    import torch_fl
+
+    index = device.index or 0
+    record = next((record for record in torch_fl.list_devices() if record.index == index), None)
+    found = {"torch": torch.__version__, "torch_fl": torch_fl.__version__, "python": platform.python_version()}
+    if record is not None:
+        found |= {"device": record.name, "driver": record.driver_version, "chip": record.chip}
+    return found

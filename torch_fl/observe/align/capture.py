@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""See every operator call of a run on a chip: arguments, results, layer, call site; forward and backward."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torch_fl.conformance.case import Case, map_tensors, tensors_of
+from torch_fl.conformance.execute import Answer, as_list, copy_with_strides
+from torch_fl.conformance.operators import OPERATORS
+from torch_fl.observe.align.draws import Draws, Watching, draws_numbers
+from torch_fl.observe.align.reference import base_name, rules_for
+
+_UNDEFINED = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted", "resize", "_unsafe_view")
+_EXACT = frozenset(
+    """_to_copy clone copy stack cat zeros zeros_like ones ones_like full full_like new_zeros new_ones new_full arange
+    neg abs threshold_backward masked_fill slice_backward select_backward constant_pad_nd fill zero unfold where relu
+    embedding index_select gather index tril triu flip roll repeat max_pool2d_with_indices lift_fresh_copy""".split()
+)
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_SKIPPED_FOLDERS = tuple(
+    os.path.dirname(os.path.abspath(path)) + os.sep for path in (torch.__file__, os.path.join(__file__, "..", ".."))
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a call comes from."""
+
+    layer: str = ""  # the path of the innermost module, "" outside and in the model itself
+    kind: str = ""  # its class
+    site: str = ""  # file:line of the innermost Python frame outside torch
+    backward: bool = False
+
+    def __str__(self) -> str:
+        where = f"{self.layer or 'the model itself'}" + (f" ({self.kind})" if self.kind else "")
+        return where + (", backward" if self.backward else "")
+
+
+@dataclass
+class Observed:
+    """One call and what it gave, on the CPU."""
+
+    case: Case
+    answer: Answer
+    place: Place
+    route: str
+    random: bool = False
+
+
+class Layers:
+    """The modules that are running, by forward hooks; use in a ``with`` statement."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._model = model
+        self._stack: list[tuple[str, str]] = []
+        self._hooks: list[Any] = []
+
+    @property
+    def current(self) -> tuple[str, str]:
+        """Path and class of the innermost module that is running."""
+        return self._stack[-1] if self._stack else ("", "")
+
+    def __enter__(self) -> Layers:
+        for name, module in self._model.named_modules():
+            entry = (name, type(module).__name__)
+            self._hooks.append(module.register_forward_pre_hook(lambda *_, entry=entry: self._stack.append(entry)))
+            self._hooks.append(module.register_forward_hook(lambda *_: self._leave(), always_call=True))
+        return self
+
+    def _leave(self) -> None:
+        if self._stack:
+            self._stack.pop()
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+
+class Capture(Watching):
+    """Hands every call on a device to an observer. Random numbers are those that were drawn on the CPU."""
+
+    def __init__(
+        self, device: torch.device, layers: Layers, draws: Draws, observe: Callable[[Observed], None]
+    ) -> None:
+        super().__init__()
+        self._device, self._layers, self._draws, self._observe = device, layers, draws, observe
+        self._places: dict[int, Place] = {}  # of forward calls, by autograd's sequence number
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run a call and observe it."""
+        kwargs = kwargs or {}
+        place = self._place()
+        random = draws_numbers(func)
+        if not self._is_judged(func, args, kwargs):
+            return self._draws.answer(func, args, kwargs) if random else func(*args, **kwargs)
+        before = _to_cpu((args, kwargs))
+        with _routes() as routes:
+            if random:
+                out = self._draws.answer(func, args, kwargs)
+            else:
+                out = func(*args, **kwargs)
+            torch.fl.synchronize()  # type: ignore[attr-defined]
+        if any(t.device.type == "cpu" for t in tensors_of(out)):
+            return out
+        self._report(func, before, (args, kwargs), out, place, routes, random)
+        return out
+
+    def _report(self, func: Any, before: Any, after: Any, out: Any, place: Place, routes: list[str], random: bool) -> None:
+        op = name_of(func)
+        case = case_of(op, before)
+        written = any(a.alias_info is not None and a.alias_info.is_write for a in func._schema.arguments) or case.written
+        args, kwargs = _to_cpu(after) if written else before
+        outputs = _to_cpu(as_list(out)) if not _returns_argument(func) else self._written(func, args, kwargs)
+        self._observe(Observed(case, Answer(outputs, args, kwargs), place, _route(op, routes), random))
+
+    def _written(self, func: Any, args: Any, kwargs: Any) -> list[Any]:
+        """The outputs of an in-place operator are its arguments."""
+        found = []
+        for i, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                found.append(args[i] if i < len(args) else kwargs.get(argument.name))
+        return found
+
+    def _is_judged(self, func: Any, args: Any, kwargs: Any) -> bool:
+        if func.is_view or func.namespace != "aten" or base_name(name_of(func)) in _UNDEFINED:
+            return False
+        if not func._schema.returns:
+            return False
+        devices = {t.device.type for t in tensors_of((args, kwargs)) if t.dim()}
+        if not devices:
+            return kwargs.get("device") is not None and torch.device(kwargs["device"]).type == self._device.type
+        target = kwargs.get("device")
+        stays = target is None or torch.device(target).type == self._device.type
+        return devices == {self._device.type} and stays and not func.name().startswith("aten::_local_scalar")
+
+    def _place(self) -> Place:
+        node = torch._C._current_autograd_node()
+        if node is not None:
+            forward = self._places.get(node._sequence_nr())
+            if forward is not None:
+                return Place(forward.layer, forward.kind, forward.site, True)
+            return Place("", "", node.name(), True)
+        place = Place(*self._layers.current, call_site())
+        self._places.setdefault(torch._C._autograd._get_sequence_nr() - 1, place)  # calls without a node come later
+        return place
+
+
+def case_of(op: str, tree: Any) -> Case:
+    """Return a call as a case of the conformance kit, with what the kit knows of the operator."""
+    rules = rules_for(op, OPERATORS)
+    rules["exact"] = rules.get("exact", False) or base_name(op) in _EXACT
+    return Case(op, tuple(tree[0]), dict(tree[1]), **rules)
+
+
+def name_of(func: Any) -> str:
+    """Return ``aten::add.Tensor`` for an overload."""
+    return str(func.name()) if func._overloadname != "default" else func.name().removesuffix(".default")
+
+
+def call_site() -> str:
+    """Return file and line of the innermost Python frame outside torch and torch_fl."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(_HERE):
+            if os.path.basename(name) == "layers.py":  # who runs the model: outside it there is no site
+                break
+        if not name.startswith("<") and not os.path.abspath(name).startswith(_SKIPPED_FOLDERS):
+            return f"{name}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
+
+
+def _returns_argument(func: Any) -> bool:
+    return any(r.alias_info is not None and r.alias_info.is_write for r in func._schema.returns)
+
+
+def _to_cpu(tree: Any) -> Any:
+    moved = map_tensors(tree, lambda tensor: copy_with_strides(tensor, "cpu"))
+    return _devices_to_cpu(moved)
+
+
+def _devices_to_cpu(tree: Any) -> Any:
+    if isinstance(tree, list | tuple):
+        return type(tree)(_devices_to_cpu(item) for item in tree)
+    if isinstance(tree, dict):
+        return {key: _devices_to_cpu(value) for key, value in tree.items()}
+    return torch.device("cpu") if isinstance(tree, torch.device) else tree
+
+
+@contextlib.contextmanager
+def _routes() -> Iterator[list[str]]:
+    """Collect ``operator route`` of the calls inside; nothing where somebody else is recording."""
+    import torch_fl
+
+    found: list[str] = []
+    try:
+        recording = torch_fl.record_calls(1000)
+        log = recording.__enter__()
+    except RuntimeError:
+        yield found
+        return
+    try:
+        yield found
+    finally:
+        recording.__exit__(None, None, None)
+        found.extend(f"{row.op} {row.route}" for row in log)
+
+
+def _route(op: str, routes: Sequence[str]) -> str:
+    """The route of a call: its own, or that of the calls it was made of."""
+    base = base_name(op)
+    own = [line.split()[1] for line in routes if base_name(line.split()[0]) == base]
+    every = own or [line.split()[1] for line in routes]
+    if "host" in every:
+        return "host"
+    return every[-1] if every else ""

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random numbers that a run on the CPU drew, for other runs to use: generators of different devices never agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+def draws_numbers(func: Any) -> bool:
+    """Tell whether an overload draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in func.tags
+
+
+class Watching(TorchDispatchMode):
+    """A mode whose handler Dynamo may look at: to tell it not to would import it, which takes seconds."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class RecordedDraws(Watching):
+    """Keeps what each random operator gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draws: list[torch.Tensor] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run a call, and keep its numbers if it draws some."""
+        out = func(*args, **(kwargs or {}))
+        if draws_numbers(func):
+            first = out[0] if isinstance(out, tuple | list) else out
+            mask = out[1] if isinstance(out, tuple | list) and len(out) > 1 else first
+            self.draws.append(mask.detach().clone())
+        return out
+
+
+class Draws:
+    """Answers random operators, in order, with recorded numbers."""
+
+    def __init__(self, draws: list[torch.Tensor]) -> None:
+        self._draws, self._next = draws, 0
+        self.parted = False  # the run asked for other numbers than the recorded one
+
+    def answer(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Return what an operator that draws numbers returns."""
+        target = args[0] if args and isinstance(args[0], torch.Tensor) else None
+        numbers = self._pop(target)
+        name = func.name().partition(".")[0]
+        if numbers is None or target is None:
+            self.parted = True
+            return func(*args, **kwargs)
+        if name == "aten::native_dropout":
+            mask = numbers.to(target.device) != 0
+            return target * mask * (1.0 / (1.0 - args[1])), mask
+        if name.endswith("_"):
+            return target.copy_(numbers)
+        first = func._schema.returns[0]
+        if len(func._schema.returns) == 1 and str(first.type) == "Tensor":
+            return numbers.to(target.device, target.dtype)
+        self.parted = True
+        return func(*args, **kwargs)
+
+    def _pop(self, target: torch.Tensor | None) -> torch.Tensor | None:
+        if self._next >= len(self._draws) or target is None:
+            return None
+        numbers = self._draws[self._next]
+        if numbers.shape != target.shape:
+            return None
+        self._next += 1
+        return numbers
+
+
+class ReplayedDraws(Watching):
+    """Has a run use recorded numbers."""
+
+    def __init__(self, draws: list[torch.Tensor]) -> None:
+        super().__init__()
+        self.draws = Draws(draws)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run a call, with recorded numbers if it draws some."""
+        if draws_numbers(func):
+            return self.draws.answer(func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layer by layer: each module on the chip with the CPU's inputs, so that its own fault shows, not what it inherits."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from torch_fl.conformance.bounds import unit_roundoff
+from torch_fl.conformance.case import map_tensors, tensors_of
+from torch_fl.conformance.compare import normalised_error, parts
+from torch_fl.conformance.execute import direction
+from torch_fl.observe.align.draws import RecordedDraws, ReplayedDraws
+from torch_fl.observe.align.judge import Accuracy, Judgement, Verdict, judge
+from torch_fl.observe.align.reference import Reference
+
+
+@dataclass
+class Seen:
+    """One call of one module in the CPU's run."""
+
+    name: str
+    kind: str
+    args: Any
+    kwargs: Any
+    buffers: dict[str, torch.Tensor]
+    draws: list[torch.Tensor] = field(default_factory=list)
+    outputs: list[torch.Tensor] = field(default_factory=list)
+    gradients: list[torch.Tensor | None] = field(default_factory=list)  # with respect to the outputs
+    first_draw: int = 0
+
+
+@dataclass
+class Layer:
+    """The verdict on one module in one direction."""
+
+    name: str
+    kind: str
+    phase: str
+    judgement: Judgement = field(default_factory=Judgement)
+    drift: float | None = None  # NMSE of the whole run against the CPU's, inherited errors included
+
+    @property
+    def verdict(self) -> Verdict:
+        """The layer's own verdict."""
+        return self.judgement.verdict
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        return {**asdict(self), "judgement": self.judgement.as_dict()}
+
+
+class Run:
+    """One run of a model, forward and backward, whose modules are watched."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
+        self.calls: list[Seen] = []
+        self.outputs: list[torch.Tensor] = []
+        self.parameters: dict[str, torch.Tensor | None] = {}
+        self.recorder = RecordedDraws()
+
+    def go(self, inputs: tuple[Any, ...], backward: bool, keep_inputs: bool) -> None:
+        """Run the model. ``keep_inputs``: enough of each module's call to repeat it alone."""
+        with self._watched(keep_inputs):
+            outputs = self.model(*inputs)
+            self.outputs = [t for t in tensors_of(_plain(outputs)) if t.is_floating_point()]
+            if backward:
+                _go_back([t for t in self.outputs if t.requires_grad])
+        self.parameters = {name: parameter.grad for name, parameter in self.model.named_parameters()}
+
+    @contextlib.contextmanager
+    def _watched(self, keep_inputs: bool) -> Iterator[None]:
+        hooks = []
+        for name, module in self.model.named_modules():
+            hooks += list(self._watch(name, module, keep_inputs))
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _watch(self, name: str, module: torch.nn.Module, keep_inputs: bool) -> Iterator[Any]:
+        stack: list[Seen] = []
+
+        def enter(_: Any, args: Any, kwargs: Any) -> None:
+            with _disable_current_modes():
+                note(args, kwargs)
+
+        def note(args: Any, kwargs: Any) -> None:
+            kept = (_copies(args), _copies(kwargs)) if keep_inputs else ((), {})
+            buffers = {key: value.detach().clone() for key, value in module.named_buffers()} if keep_inputs else {}
+            seen = Seen(name, type(module).__name__, *kept, buffers, first_draw=len(self.recorder.draws))
+            self.calls.append(seen)
+            stack.append(seen)
+
+        def leave(_: Any, args: Any, kwargs: Any, outputs: Any) -> None:
+            seen = stack.pop()
+            seen.draws = self.recorder.draws[seen.first_draw :]
+            tensors = [t for t in tensors_of(_plain(outputs)) if t.is_floating_point()]
+            seen.outputs = [_on_cpu(t) for t in tensors]
+            seen.gradients = [None] * len(tensors)
+            for i, tensor in enumerate(tensors):
+                if tensor.requires_grad:
+                    tensor.register_hook(lambda grad, i=i: seen.gradients.__setitem__(i, _on_cpu(grad)))
+
+        yield module.register_forward_pre_hook(enter, with_kwargs=True)
+        yield module.register_forward_hook(leave, with_kwargs=True)
+
+
+def _on_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy that whoever watches the run does not see being made."""
+    with _disable_current_modes():
+        return tensor.detach().to("cpu", copy=True)
+
+
+def _go_back(outputs: list[torch.Tensor]) -> None:
+    if outputs:
+        with _disable_current_modes():
+            directions = [_loss_direction(t.detach()) for t in outputs]
+        torch.autograd.backward(outputs, directions)
+
+
+def _loss_direction(tensor: torch.Tensor) -> torch.Tensor:
+    """The gradient that starts the backward pass: a loss's own, else a fixed direction as a mean would have it."""
+    if tensor.dim() == 0:
+        return torch.ones_like(tensor)
+    return direction(tensor) / max(1, tensor.numel() // max(1, tensor.shape[0]))
+
+
+def _plain(value: Any) -> Any:
+    """Lists and dicts of what a module returned: dataclasses and named outputs too."""
+    if isinstance(value, dict):
+        return dict(value)
+    return list(value) if isinstance(value, list | tuple) else value
+
+
+def _copies(tree: Any) -> Any:
+    return map_tensors(tree, lambda t: t.detach().clone())
+
+
+class LayerJudge:
+    """Repeats the modules of a run alone: on the CPU, in float64, and on the chip."""
+
+    def __init__(self, model: torch.nn.Module, device: torch.device, backward: bool) -> None:
+        self._cpu, self._chip = copy.deepcopy(model), copy.deepcopy(model).to(device)
+        try:
+            self._wide: torch.nn.Module | None = copy.deepcopy(model).double()
+        except Exception:  # a module that cannot be widened
+            self._wide = None
+        self._device, self._backward = device, backward
+
+    def judge(self, seen: Seen) -> list[Layer]:
+        """Return the verdicts on one module's call, forward and backward."""
+        expected = self._alone(self._cpu, seen, lambda t: t)
+        if expected is None:
+            return []
+        unit = _unit(seen)
+        wide, moved = None, None
+        if self._wide is not None:
+            wide = self._quietly(self._wide, seen, _double)
+            moved = self._quietly(self._wide, seen, lambda t: _double(t) * (1 + unit * _signs(t)) if _is_real(t) else t)
+        try:
+            found = self._alone(self._chip, seen, lambda t: t.to(self._device)) or {}
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"[:300]
+            return [Layer(seen.name, seen.kind, "forward", Judgement(Verdict.WRONG, reason))]
+        layers = []
+        for phase in ("forward", "backward"):
+            names = [name for name in expected if name.startswith("grad") == (phase == "backward")]
+            if names:
+                layers.append(Layer(seen.name, seen.kind, phase, _judge(names, found, expected, wide, moved)))
+        return layers
+
+    def _quietly(self, model: torch.nn.Module, seen: Seen, change: Any) -> dict[str, torch.Tensor] | None:
+        try:
+            return self._alone(model, seen, change)
+        except Exception:  # it makes tensors of a type of its own
+            return None
+
+    def _alone(
+        self, model: torch.nn.Module, seen: Seen, change: Callable[[torch.Tensor], torch.Tensor]
+    ) -> dict[str, torch.Tensor] | None:
+        module = model.get_submodule(seen.name)
+        for key, buffer in module.named_buffers():
+            buffer.data.copy_(seen.buffers[key])
+        leaves: list[tuple[str, torch.Tensor]] = []
+
+        def enter(tensor: torch.Tensor) -> torch.Tensor:
+            tensor = change(tensor.detach().clone())
+            if not (self._backward and _is_real(tensor)):
+                return tensor
+            tensor.requires_grad_()
+            leaves.append((f"grad of input {len(leaves)}", tensor))
+            return tensor.clone()  # modules may write to their inputs
+
+        args, kwargs = map_tensors((seen.args, seen.kwargs), enter)
+        leaves += [(f"grad of {name}", p) for name, p in module.named_parameters() if p.requires_grad]
+        with ReplayedDraws(seen.draws), torch.set_grad_enabled(self._backward):
+            outputs = [t for t in tensors_of(_plain(module(*args, **kwargs))) if t.is_floating_point()]
+        results = {f"output {i}": t.detach().clone() for i, t in enumerate(outputs)}
+        results |= {f"{key} afterwards": b.detach().clone() for key, b in module.named_buffers() if _is_real(b)}
+        if self._backward:
+            results |= _gradients(outputs, leaves, seen, change)
+        return results
+
+
+def _gradients(outputs: list[torch.Tensor], leaves: Any, seen: Seen, change: Any) -> dict[str, torch.Tensor]:
+    pairs = [(t, g) for t, g in zip(outputs, seen.gradients, strict=True) if g is not None and t.requires_grad]
+    if not pairs or not leaves:
+        return {}
+    starts = [change(g.detach().clone()).reshape(t.shape) for t, g in pairs]
+    found = torch.autograd.grad([t for t, _ in pairs], [t for _, t in leaves], starts, allow_unused=True)
+    return {name: grad for (name, _), grad in zip(leaves, found, strict=True) if grad is not None}
+
+
+def _judge(names: list[str], found: Any, expected: Any, wide: Any, moved: Any) -> Judgement:
+    reference = Reference({name: expected[name] for name in names}, merged=True)
+    if wide is not None:
+        reference.wide = {name: wide[name] for name in names if name in wide and _is_real(wide[name])}
+    if wide is not None and moved is not None:
+        both = [name for name in reference.wide if name in moved]
+        reference.spread = {name: (moved[name] - wide[name]).abs() for name in both}
+    mine = {name: found[name].detach().cpu() for name in names if name in found}
+    return judge(mine, reference, whole=True)
+
+
+def compare_runs(mine: Run, theirs: Run) -> dict[tuple[str, str], float]:
+    """Return how far the chip's run has drifted from the CPU's, by module and direction (NMSE, the worst call)."""
+    drift: dict[tuple[str, str], float] = {}
+    for found, expected in zip(mine.calls, theirs.calls, strict=False):
+        if found.name != expected.name:
+            break
+        for phase, left, right in (
+            ("forward", found.outputs, expected.outputs),
+            ("backward", found.gradients, expected.gradients),
+        ):
+            pairs = [(a, b) for a, b in zip(left, right, strict=False) if a is not None and b is not None]
+            errors = [_difference(a, b) for a, b in pairs if a.shape == b.shape]
+            if errors:
+                key = (found.name, phase)
+                drift[key] = max(drift.get(key, 0.0), *errors)
+    return drift
+
+
+def _difference(found: torch.Tensor, expected: torch.Tensor) -> float:
+    mine, theirs = parts(found.detach().cpu()), parts(expected.detach())
+    finite = mine.isfinite() & theirs.isfinite()
+    return normalised_error(mine[finite], theirs[finite], expected.dtype)[0]
+
+
+def _is_real(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point()
+
+
+def _double(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if _is_real(tensor) else tensor
+
+
+def _signs(tensor: torch.Tensor) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(tensor.numel())
+    return torch.randint(0, 2, tensor.shape, generator=generator).double() * 2 - 1
+
+
+def _unit(seen: Seen) -> float:
+    kinds = {t.dtype for t in (*tensors_of((seen.args, seen.kwargs)), *seen.outputs) if _is_real(t)}
+    return max([unit_roundoff(kind) for kind in kinds], default=unit_roundoff(torch.float32))
+
+
+__all__ = ["Accuracy", "Layer", "LayerJudge", "Run", "Seen", "compare_runs"]

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Op by op: judge each call that a run made, and try each kind of call with other data, sizes and layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+
+from torch_fl.conformance.case import Case, dtype_name, map_tensors, tensors_of
+from torch_fl.conformance.compare import compare_draws
+from torch_fl.conformance.execute import Answer, Executor, as_list, dense, on_cpu, on_host, written_arguments
+from torch_fl.conformance.verdict import Verdict as KitVerdict
+from torch_fl.observe.align.capture import Observed, Place
+from torch_fl.observe.align.judge import Accuracy, Judgement, Verdict, judge, worse
+from torch_fl.observe.align.probes import MOST_ELEMENTS, changed_data, probes
+from torch_fl.observe.align.reference import base_name, reference_of, results_of
+
+PROBED_KINDS = 2  # signatures of one operator and type that are probed
+
+
+@dataclass
+class Call:
+    """One call of the run, judged on the model's own data."""
+
+    index: int  # in the order of execution
+    op: str
+    place: Place
+    judgement: Judgement
+    route: str = ""
+
+
+@dataclass
+class Op:
+    """All calls of one operator in one element type."""
+
+    op: str
+    dtype: str
+    phase: str  # "forward", "backward" or "both"
+    calls: int = 0
+    routes: list[str] = field(default_factory=list)
+    verdict: Verdict = Verdict.EXACT
+    reason: str = ""
+    probe: str = ""  # what had to be changed for the fault to show; "": the model's own data show it
+    place: Place = field(default_factory=Place)  # of the first wrong call; of the first call where none is wrong
+    case: str = ""
+    first: int = -1  # the first wrong call's number
+    chip: Accuracy = field(default_factory=Accuracy)
+    cpu: Accuracy = field(default_factory=Accuracy)
+    probes: int = 0
+    layers: list[str] = field(default_factory=list)  # where it is called
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        return {**asdict(self), "verdict": self.verdict.value}
+
+
+class OpJudge:
+    """Takes the calls of a run, one after the other."""
+
+    def __init__(
+        self, device: torch.device, probing: bool = True, progress: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self._executor, self._probing, self._progress = Executor(device, ()), probing, progress
+        self.calls: list[Call] = []
+        self.ops: dict[tuple[str, str], Op] = {}
+        self._waiting: list[tuple[Op, Observed, int]] = []
+        self._probed: dict[tuple[str, str], set[str]] = {}
+
+    def observe(self, seen: Observed) -> None:
+        """Judge a call on its own data; keep it for probes if it is the first of its kind."""
+        index = len(self.calls)
+        judgement = self._draws(seen) if seen.random else judge_answer(seen.case, seen.answer)
+        self.calls.append(Call(index, seen.case.op, seen.place, judgement, seen.route))
+        op = self._row(seen)
+        op.calls += 1
+        if seen.route and seen.route not in op.routes:
+            op.routes.append(seen.route)
+        if seen.place.layer not in op.layers:
+            op.layers.append(seen.place.layer)
+        op.phase = _joined(op.phase, seen.place)
+        op.chip.merge(judgement.chip)
+        op.cpu.merge(judgement.cpu)
+        self._note(op, judgement.verdict, judgement.reason, "", seen, index)
+        if self._probing and not seen.random and seen.route != "host" and self._is_new(seen):
+            self._waiting.append((op, seen, index))
+
+    def probe(self) -> None:
+        """Make the calls again with other data, sizes and layouts."""
+        for op, seen, index in self._waiting:
+            if op.verdict.bad:
+                continue
+            self._progress(f"{op.op} {op.dtype}")
+            for name, judgement in self._probe(seen.case):
+                op.probes += 1
+                if judgement.verdict.bad:
+                    self._note(op, judgement.verdict, judgement.reason, name, seen, index)
+                    break
+
+    def _row(self, seen: Observed) -> Op:
+        key = (seen.case.op, _dtype(seen.case))
+        if key not in self.ops:
+            self.ops[key] = Op(*key, "", place=seen.place, case=str(seen.case))
+        return self.ops[key]
+
+    def _note(self, op: Op, verdict: Verdict, reason: str, probe: str, seen: Observed, index: int) -> None:
+        if op.verdict.bad or not worse(verdict, op.verdict):
+            return
+        op.verdict, op.reason, op.probe = verdict, reason, probe
+        if verdict.bad:
+            op.place, op.case, op.first = seen.place, str(seen.case), index
+
+    def _is_new(self, seen: Observed) -> bool:
+        elements = sum(t.numel() for t in tensors_of((seen.case.args, seen.case.kwargs)))
+        if elements > MOST_ELEMENTS or not elements:
+            return False
+        known = self._probed.setdefault((seen.case.op, _dtype(seen.case)), set())
+        signature = str(seen.case)
+        if signature in known or len(known) >= PROBED_KINDS:
+            return False
+        known.add(signature)
+        return True
+
+    def _draws(self, seen: Observed) -> Judgement:
+        """Random numbers: those of the chip's own generator must be distributed as the CPU's are."""
+        expected = on_cpu(seen.case)
+        if expected is None:
+            return Judgement(Verdict.UNJUDGED, "the CPU refuses the call")
+        try:
+            found = on_host(self._run(seen.case).outputs)
+        except Exception as error:
+            return Judgement(Verdict.WRONG, _raised(error))
+        finding = compare_draws(found, expected.outputs)
+        if finding.verdict is KitVerdict.FAILED:
+            return Judgement(Verdict.WRONG, finding.reason)
+        return Judgement(Verdict.RANDOM, "random numbers: distribution compared; the run used the CPU's")
+
+    def _run(self, case: Case) -> Answer:
+        args, kwargs = self._executor.move((case.args, case.kwargs))
+        outputs = case.function(*args, **kwargs)
+        torch.fl.synchronize()  # type: ignore[attr-defined]
+        return Answer(as_list(outputs), args, kwargs)
+
+    def _probe(self, case: Case) -> Any:
+        changed = changed_data(case)  # first: what stale data do to the other probes would mislead
+        if changed is not None:
+            yield "other data at the same addresses", self._stale(case, changed)
+        for name, probe in probes(case):
+            yield name, self._guarded(probe, case)
+
+    def _guarded(self, probe: Case, original: Case) -> Judgement:
+        same_data = probe.form != "forward" and probe.form != original.form
+        special = not same_data and not probe.exact
+        reference = reference_of(probe, dense(probe) if probe.form in ("strided", "transposed") else None)
+        if reference is None:
+            return Judgement(Verdict.UNJUDGED)
+        reference.merged = special
+        try:
+            answer = self._run(probe)
+        except Exception as error:
+            return Judgement(Verdict.WRONG, _raised(error))
+        return self._with_arguments(probe, answer, judge(_host(results_of(probe, answer)), reference))
+
+    def _with_arguments(self, case: Case, answer: Answer, judgement: Judgement) -> Judgement:
+        """Arguments that are only read must be as they were."""
+        written = written_arguments(case.function) | case.written
+        for i, argument in enumerate(case.function._schema.arguments):
+            if argument.name in written or i >= len(answer.args):
+                continue
+            for mine, theirs in zip(tensors_of(answer.args[i]), tensors_of(case.args[i]), strict=True):
+                if not torch.equal(mine.cpu().nan_to_num(0.0), theirs.nan_to_num(0.0)):
+                    return Judgement(Verdict.WRONG, f"the argument {argument.name}, which is only read, was changed")
+        return judgement
+
+    def _stale(self, case: Case, changed: Case) -> Judgement:
+        """Call twice with the same memory, whose contents change in between."""
+        reference = reference_of(changed)
+        if reference is None:
+            return Judgement(Verdict.UNJUDGED)
+        try:
+            args, kwargs = self._executor.move((case.args, case.kwargs))
+            case.function(*args, **kwargs)
+            pairs = zip(tensors_of((args, kwargs)), tensors_of((changed.args, changed.kwargs)), strict=True)
+            for mine, new in pairs:
+                if mine.is_floating_point():
+                    mine.copy_(new)
+            outputs = as_list(case.function(*args, **kwargs))
+            torch.fl.synchronize()  # type: ignore[attr-defined]
+        except Exception as error:
+            return Judgement(Verdict.WRONG, _raised(error))
+        return judge(_host(results_of(changed, Answer(outputs, args, kwargs))), reference)
+
+
+def judge_answer(case: Case, answer: Answer) -> Judgement:
+    """Judge what a call gave on the model's own data."""
+    plain = _contiguous(case)
+    reference = reference_of(case, plain)
+    if reference is None:
+        return Judgement(Verdict.UNJUDGED, "the CPU refuses the call")
+    return judge(results_of(case, answer), reference)
+
+
+def _contiguous(case: Case) -> Case | None:
+    """The case with dense arguments, where some are not and none is written: CPU kernels may take one for another."""
+    if all(t.is_contiguous() for t in tensors_of((case.args, case.kwargs))) or written_arguments(case.function):
+        return None
+    args, kwargs = map_tensors((case.args, case.kwargs), lambda t: t.contiguous())
+    return replace(case, args=args, kwargs=kwargs)
+
+
+def _host(results: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().cpu() for name, tensor in results.items()}
+
+
+def _dtype(case: Case) -> str:
+    kinds = [t.dtype for t in tensors_of((case.args, case.kwargs))]
+    floating = [kind for kind in kinds if kind.is_floating_point or kind.is_complex]
+    target = [value for value in (*case.args, *case.kwargs.values()) if isinstance(value, torch.dtype)]
+    names = [dtype_name(kind) for kind in (floating or kinds)[:1]]
+    if target and base_name(case.op) == "_to_copy" and names:
+        return f"{names[0]} to {dtype_name(target[0])}"
+    return names[0] if names else ", ".join(dtype_name(kind) for kind in target)
+
+
+def _joined(phase: str, place: Place) -> str:
+    mine = "backward" if place.backward else "forward"
+    return mine if phase in ("", mine) else "both"
+
+
+def _raised(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' | '.join(lines[:2])}"[:300]

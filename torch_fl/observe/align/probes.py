@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same call with other data, sizes and layouts: faults that a model's own data do not show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from torch_fl.conformance.case import Case, map_tensors, tensors_of
+from torch_fl.conformance.execute import as_list, on_cpu
+from torch_fl.conformance.forms import forms_of, writes
+
+MOST_ELEMENTS = 1 << 20  # of a call that is probed: larger ones would take long and show nothing more
+_FORMS = {
+    "strided": "strided arguments",
+    "transposed": "transposed arguments",
+    "in-place": "the in-place form",
+    "out=": "an out= argument",
+}
+_LARGE, _SMALL, _CHANGE = 64.0, 2.0**-10, 0.625
+
+
+def probes(case: Case) -> Iterator[tuple[str, Case]]:
+    """Yield variants of a call, each with what is special about it."""
+    for name, value in (("NaN", math.nan), ("infinity", math.inf)):
+        for i in range(min(2, len(_floating(case)))):
+            yield f"{name} in tensor {i}", _with_values(case, value, i)
+    narrow = any(t.dtype == torch.float16 for t in _floating(case))
+    yield "large values", _scaled(case, 8.0 if narrow else _LARGE)
+    yield "small values", _scaled(case, _SMALL)
+    for size in sorted({size for t in tensors_of((case.args, case.kwargs)) for size in t.shape[-2:]}):
+        if size > 3 and _highest_index(case) < size - 1:
+            yield f"size {size - 1} instead of {size}", resized(case, size, size - 1)
+    answer = on_cpu(case)
+    if answer is not None and not writes(case.function):
+        for form in forms_of(case, as_list(answer.outputs)):
+            yield _FORMS[form.form], form
+
+
+def _highest_index(case: Case) -> int:
+    """The largest whole number in the tensors: it may be an index into what is cut, and CPU kernels trust those."""
+    whole = [t for t in tensors_of((case.args, case.kwargs)) if t.dtype in (torch.int64, torch.int32) and t.numel()]
+    return max((int(t.max()) for t in whole), default=0)
+
+
+def changed_data(case: Case) -> Case | None:
+    """Return the case with other values in every floating-point tensor; None where none can change."""
+    if not _floating(case) or writes(case.function) or case.written:
+        return None
+    return _scaled(case, _CHANGE)
+
+
+def _floating(case: Case) -> list[torch.Tensor]:
+    seen: dict[int, torch.Tensor] = {}
+    for tensor in tensors_of((case.args, case.kwargs)):
+        if tensor.is_floating_point() and tensor.numel():
+            seen[id(tensor)] = tensor
+    return list(seen.values())
+
+
+def _changed(case: Case, change: Any) -> Case:
+    args, kwargs = map_tensors((case.args, case.kwargs), change)
+    return replace(case, args=args, kwargs=kwargs)
+
+
+def _scaled(case: Case, factor: float) -> Case:
+    return _changed(case, lambda t: t * factor if t.is_floating_point() else t)
+
+
+def _with_values(case: Case, value: float, which: int) -> Case:
+    target = _floating(case)[which]
+
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor is not target:
+            return tensor
+        copy = tensor.clone()
+        copy[_middle(copy.shape)] = value
+        return copy
+
+    return _changed(case, change)
+
+
+def _middle(shape: torch.Size) -> tuple[int, ...]:
+    return tuple(extent // 2 for extent in shape)
+
+
+def resized(case: Case, size: int, smaller: int) -> Case:
+    """Return the case with every dimension of one size cut to another, also where lists of numbers name it."""
+
+    def cut(tensor: torch.Tensor) -> torch.Tensor:
+        for dim, extent in enumerate(tensor.shape):
+            if extent == size:
+                tensor = tensor.narrow(dim, 0, smaller)
+        return tensor.contiguous()
+
+    def rename(value: Any) -> Any:
+        if isinstance(value, list | tuple) and value and all(type(item) is int for item in value):
+            return type(value)(smaller if item == size else item for item in value)
+        return value
+
+    args, kwargs = map_tensors((case.args, case.kwargs), cut)
+    return replace(case, args=tuple(map(rename, args)), kwargs={key: rename(item) for key, item in kwargs.items()})

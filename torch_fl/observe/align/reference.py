@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a call should have returned, and how far off arithmetic alone may be.
+
+The reference is the same call on the CPU in float64. How much rounding may add is measured, not guessed: inputs are
+moved by a unit of roundoff and the call is made again (its condition), sums get the rounding of as many additions as
+they have terms, and the CPU's own error counts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from torch_fl.conformance.bounds import real_type, unit_roundoff
+from torch_fl.conformance.case import Case, map_tensors, tensors_of
+from torch_fl.conformance.execute import Answer, dense, on_cpu, on_cpu_strided, widened, written_arguments
+
+_PRODUCTS = frozenset("mm bmm addmm baddbmm mv addmv dot convolution linear".split())
+_SUMS = frozenset(
+    """sum mean cumsum index_add scatter_add embedding_dense_backward convolution_backward avg_pool2d avg_pool1d
+    _adaptive_avg_pool2d avg_pool2d_backward _adaptive_avg_pool2d_backward native_dropout_backward""".split()
+)
+_STATISTICS = frozenset(
+    """native_batch_norm native_batch_norm_backward native_layer_norm native_layer_norm_backward native_group_norm
+    native_group_norm_backward _native_batch_norm_legit var std var_mean std_mean _softmax _log_softmax
+    _softmax_backward_data _log_softmax_backward_data logsumexp mse_loss nll_loss_forward nll_loss2d_forward
+    binary_cross_entropy smooth_l1_loss linalg_vector_norm norm prod _fused_rms_norm _fused_rms_norm_backward""".split()
+)
+_ADDED = frozenset("addmm baddbmm addmv convolution".split())  # the sum is rounded once more
+
+
+@dataclass
+class Reference:
+    """The results that a call should have, by name, with what is known of their precision."""
+
+    expected: dict[str, torch.Tensor]  # the CPU's, in the call's own types
+    wide: dict[str, torch.Tensor] = field(default_factory=dict)  # the CPU's in float64
+    spread: dict[str, torch.Tensor] = field(default_factory=dict)  # what a unit of roundoff in the inputs does
+    size: dict[str, torch.Tensor] = field(default_factory=dict)  # sums of the terms' magnitudes
+    terms: float = 1.0
+    exact: bool = False
+    linear: bool = False  # a sum of products: nothing but its terms and their order decides its rounding
+    added: bool = False  # a sum to which something is added: rounded twice
+    statistic: bool = False
+    roundings: float = 4.0
+    merged: bool = False  # NaN and infinity are one: which of them comes out depends on the order of sums
+
+
+def base_name(op: str) -> str:
+    """Return ``add`` for ``aten::add_.Tensor``: the name without overload and the mark of in-place operators."""
+    name = op.partition("::")[2].partition(".")[0]
+    return name[:-1] if name.endswith("_") and not name.startswith("__") else name
+
+
+def results_of(case: Case, answer: Answer) -> dict[str, torch.Tensor]:
+    """Return what a call gave: its outputs, and the arguments that it writes."""
+    found: dict[str, torch.Tensor] = {}
+    for i, value in enumerate(answer.outputs):
+        if i not in case.ignore:
+            tensors = list(tensors_of(value))
+            found.update((f"output {i}" if len(tensors) == 1 else f"output {i}.{k}", t) for k, t in enumerate(tensors))
+    written = written_arguments(case.function) | case.written
+    returned = {id(tensor) for tensor in found.values()}
+    for i, argument in enumerate(case.function._schema.arguments):
+        if argument.name in written:
+            value = answer.args[i] if i < len(answer.args) else answer.kwargs.get(argument.name)
+            tensors = [t for t in tensors_of(value) if id(t) not in returned]
+            found.update((f"{argument.name} afterwards", t) for t in tensors)
+    return found
+
+
+def reference_of(case: Case, plain: Case | None = None) -> Reference | None:
+    """Return the reference of a call; None where the CPU refuses it. ``plain``: the case with dense arguments."""
+    expected = on_cpu(case)
+    if expected is not None and plain is not None:
+        answer = on_cpu(plain)
+        expected = on_cpu_strided(case, answer) if answer is not None else expected
+    if expected is None:
+        return None
+    base, outputs = base_name(case.op), results_of(case, expected)
+    reference = Reference(outputs, exact=case.exact, roundings=case.roundings)
+    if case.exact or not any(t.is_floating_point() or t.is_complex() for t in outputs.values()):
+        return reference
+    reference.linear, reference.statistic = base in _PRODUCTS or base in _SUMS, base in _STATISTICS
+    reference.added = base in _ADDED
+    reference.terms = _terms(case, expected)
+    _add_wide(case, expected, reference)
+    return reference
+
+
+def _add_wide(case: Case, expected: Answer, reference: Reference) -> None:
+    wider = widened(dense(case))
+    answer = on_cpu(wider)
+    if answer is None or len(answer.outputs) != len(expected.outputs):
+        return
+    if not _is_widest(case):
+        reference.wide = results_of(case, answer)
+    middle = results_of(case, answer)
+    unit = sum_unit(case)
+    for seed in range(2):
+        moved = on_cpu(_moved(wider, unit, seed))
+        if moved is None:
+            return
+        for name, tensor in results_of(case, moved).items():
+            change = _finite((tensor - middle[name]).abs()) if tensor.is_floating_point() else tensor
+            before = reference.spread.get(name)
+            reference.spread[name] = change if before is None else torch.maximum(before, change)
+    if reference.linear:
+        _add_size(case, wider, reference)
+
+
+def _add_size(case: Case, wider: Case, reference: Reference) -> None:
+    args, kwargs = map_tensors((wider.args, wider.kwargs), lambda t: t.abs() if t.is_floating_point() else t)
+    answer = on_cpu(replace(wider, args=args, kwargs=kwargs))
+    if answer is not None:
+        reference.size = {name: _finite(t.abs()) for name, t in results_of(case, answer).items() if t.dtype.is_floating_point}
+
+
+def _finite(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.nan_to_num(0.0, 0.0, 0.0)
+
+
+def _is_widest(case: Case) -> bool:
+    return all(t.dtype in (torch.float64, torch.complex128) for t in _floating(case))
+
+
+def _floating(case: Case) -> list[torch.Tensor]:
+    return [t for t in tensors_of((case.args, case.kwargs)) if t.is_floating_point() or t.is_complex()]
+
+
+def sum_unit(case: Case) -> float:
+    """Return the roundoff of a call's sums: narrow types are summed in float32."""
+    kinds = [real_type(t.dtype) for t in _floating(case)]
+    return min([unit_roundoff(torch.float32), *(unit_roundoff(kind) for kind in kinds)])
+
+
+def _moved(case: Case, unit: float, seed: int) -> Case:
+    generator = torch.Generator().manual_seed(seed)
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        signs = torch.randint(0, 2, tensor.shape, generator=generator).to(tensor.dtype) * 2 - 1
+        return tensor * (1 + unit * signs)
+
+    args, kwargs = map_tensors((case.args, case.kwargs), move)
+    return replace(case, args=args, kwargs=kwargs)
+
+
+def _terms(case: Case, answer: Answer) -> float:
+    """About how many terms one element of the result sums up."""
+    inputs = [t for t in tensors_of(case.args) if t.is_floating_point()]
+    base = base_name(case.op)
+    if not inputs:
+        return 1.0
+    if base in _ADDED and base != "convolution" and len(inputs) > 1:
+        return float(inputs[1].shape[-1])
+    if base == "convolution":
+        return inputs[1].numel() / max(1, inputs[1].shape[0])
+    if base in _PRODUCTS:
+        return float(inputs[0].shape[-1])
+    largest = max(t.numel() for t in inputs)
+    smallest = min([t.numel() for t in tensors_of(answer.outputs) if t.numel()] or [1])
+    if base.startswith("_softmax") or base.startswith("_log_softmax"):
+        return float(max(inputs[0].shape, default=1))
+    return max(1.0, largest / smallest)
+
+
+def tolerance(reference: Reference, name: str, unit_of_sums: float) -> torch.Tensor:
+    """Return how far each element of a result may be from the reference for rounding and order of sums alone."""
+    expected = reference.expected[name].double()
+    exact = reference.wide.get(name, expected).double()
+    unit = unit_roundoff(reference.expected[name].dtype)
+    size, own = _finite(exact.abs()), _finite((expected - exact).abs())
+    spread = reference.spread.get(name, torch.zeros_like(size))
+    spread = spread + _rms(spread)
+    info = torch.finfo(reference.expected[name].dtype)
+    noise = reference.roundings * spread + info.tiny * info.eps * 4
+    order = unit_of_sums * math.sqrt(reference.terms)
+    if reference.linear:
+        rounded = size + (_rms(size) if reference.added else 0.0)
+        return noise + 1.01 * unit * rounded + 2 * own + 4 * order * reference.size.get(name, size)
+    if reference.statistic:
+        noise = noise + 4 * order * (size + _rms(size))
+    worst = own.max() if own.numel() else 0.0
+    return noise + reference.roundings * unit * size + 4 * worst
+
+
+def _rms(tensor: torch.Tensor) -> float:
+    return float(tensor.square().mean().sqrt()) if tensor.numel() else 0.0
+
+
+def unit_of_sums(reference: Reference) -> float:
+    """Return the roundoff in which the results of a reference are summed."""
+    kinds = [real_type(t.dtype) for t in reference.expected.values() if t.is_floating_point()]
+    return min([unit_roundoff(torch.float32), *(unit_roundoff(kind) for kind in kinds)])
+
+
+def rules_for(op: str, operators: dict[str, Any]) -> dict[str, Any]:
+    """Return what the conformance kit knows about an operator or its functional sibling."""
+    base, _, overload = op.partition(".")
+    plain = base[:-1] if base.endswith("_") else base
+    for name in (op, plain + (f".{overload}" if overload else "")):
+        if name in operators:
+            return {key: value for key, value in operators[name].rules.items() if key != "terms"}
+    return {}
