@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch_fl.configuration.devices import exclude_device, set_default_device, set_preferred_device
     from torch_fl.configuration.precision import set_precision
     from torch_fl.device.names import alias_cuda, unalias_cuda
+    from torch_fl.observe.align import AlignReport, align
     from torch_fl.observe.dispatch import profile_dispatch
     from torch_fl.observe.storm import FallbackStormWarning
     from torch_fl.routing.counters import (
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AdapterStats",
+    "AlignReport",
     "CallCount",
     "ConfigError",
     "Counters",
@@ -54,6 +56,7 @@ __all__ = [
     "TensorView",
     "UnsupportedOpError",
     "adapter_stats",
+    "align",
     "alias_cuda",
     "auto",
     "clear_dispatch_cache",
@@ -88,6 +91,7 @@ _LATER = {
     "torch_fl.configuration.auto": ("auto",),
     "torch_fl.configuration.devices": ("exclude_device", "set_default_device", "set_preferred_device"),
     "torch_fl.configuration.precision": ("set_precision",),
+    "torch_fl.observe.align": ("AlignReport", "align"),
     "torch_fl.observe.dispatch": ("profile_dispatch",),
     "torch_fl.observe.storm": ("FallbackStormWarning",),
     "torch_fl.routing.counters": (

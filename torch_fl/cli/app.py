@@ -142,6 +142,29 @@ def report(
 
 
 @app.command()
+def align(
+    model: Annotated[str, typer.Argument(metavar="MODULE:CALLABLE|FILE.py:CALLABLE", show_default=False)],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SHAPE[:DTYPE[:BELOW]]", help="An input, such as 2x3x32x32 or 4x16:int64:1000; repeatable."),
+    ] = None,
+    device: Annotated[str, typer.Option(metavar="NAME", help="The chip's device.")] = "fl:0",
+    backward: Annotated[bool, typer.Option(help="Compare gradients, too.")] = True,
+    probe: Annotated[bool, typer.Option(help="Also try other data, sizes and layouts.")] = True,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a page.", show_default=False)
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON; - is stdout.")
+    ] = None,
+) -> None:
+    """Compare a model on a chip with the CPU, by layer and operator. Exit status 1 if a result is wrong."""
+    from torch_fl.cli import align
+
+    raise typer.Exit(align.main(model, inputs or [], device, backward, probe, output, json))
+
+
+@app.command()
 def validate(files: Annotated[list[Path], typer.Argument(metavar="FILE...")], json: Json = False) -> None:
     """Check descriptors. Exit status 1 if one has mistakes."""
     from torch_fl.cli import descriptors

@@ -198,21 +198,21 @@ def _devices_to_cpu(tree: Any) -> Any:
 
 @contextlib.contextmanager
 def _routes() -> Iterator[list[str]]:
-    """Collect ``operator route`` of the calls inside; nothing where somebody else is recording."""
+    """Collect ``operator route`` of the calls inside, by the counters."""
+    found: list[str] = []
+    before = _counts()
+    yield found
+    found.extend(line for line, calls in _counts().items() if calls > before.get(line, 0))
+
+
+def _counts() -> dict[str, int]:
     import torch_fl
 
-    found: list[str] = []
-    try:
-        recording = torch_fl.record_calls(1000)
-        log = recording.__enter__()
-    except RuntimeError:
-        yield found
-        return
-    try:
-        yield found
-    finally:
-        recording.__exit__(None, None, None)
-        found.extend(f"{row.op} {row.route}" for row in log)
+    counts: dict[str, int] = {}
+    for row in torch_fl.counters():
+        line = f"{row.op} {row.route}"
+        counts[line] = counts.get(line, 0) + row.calls
+    return counts
 
 
 def _route(op: str, routes: Sequence[str]) -> str:

@@ -66,10 +66,10 @@ class Run:
         self.parameters: dict[str, torch.Tensor | None] = {}
         self.recorder = RecordedDraws()
 
-    def go(self, inputs: tuple[Any, ...], backward: bool, keep_inputs: bool) -> None:
+    def go(self, args: tuple[Any, ...], kwargs: dict[str, Any], backward: bool, keep_inputs: bool) -> None:
         """Run the model. ``keep_inputs``: enough of each module's call to repeat it alone."""
         with self._watched(keep_inputs):
-            outputs = self.model(*inputs)
+            outputs = self.model(*args, **kwargs)
             self.outputs = [t for t in tensors_of(_plain(outputs)) if t.is_floating_point()]
             if backward:
                 _go_back([t for t in self.outputs if t.requires_grad])

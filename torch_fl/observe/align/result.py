@@ -21,8 +21,8 @@ class PrecisionChange:
     dtype: str
     default_nmse: float
     high_nmse: float
-    default_rtol: float | None
-    high_rtol: float | None
+    default_routes: list[str]
+    high_routes: list[str]
 
 
 @dataclass
@@ -38,7 +38,7 @@ class AlignReport:
     calls: list[Call] = field(default_factory=list)
     precision: list[PrecisionChange] | None = None  # None: not compared
     notes: list[str] = field(default_factory=list)
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: list[dict[str, str]] = field(default_factory=list)  # section, name, value
 
     @property
     def ok(self) -> bool:

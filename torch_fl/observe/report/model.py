@@ -29,8 +29,8 @@ def is_model(what: str) -> bool:
     return bool(what.rpartition(":")[0]) and what.rpartition(":")[2].replace(".", "_").isidentifier()
 
 
-def load(target: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
-    """Return a module, and the positional and named inputs of a call."""
+def load(target: str, given: Any = None) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+    """Return a module, and the positional and named inputs of a call: those that are given, else its own."""
     import torch
 
     place, _, name = target.rpartition(":")
@@ -39,6 +39,7 @@ def load(target: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]
     if not isinstance(module, torch.nn.Module):
         kind = type(module).__name__
         raise ModelError(f"{target} gave {kind}, expected a torch.nn.Module, or (module, inputs)")
+    inputs = given if given is not None else inputs
     if inputs is None:
         inputs = next((getattr(module, each) for each in _ATTRIBUTES if getattr(module, each, None) is not None), None)
     if inputs is None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import gc
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -13,11 +14,14 @@ import torch
 from torch_fl.conformance.case import map_tensors
 from torch_fl.observe.align.capture import Capture, Layers
 from torch_fl.observe.align.draws import Draws
+from torch_fl.observe.align.judge import Verdict
 from torch_fl.observe.align.layers import Layer, LayerJudge, Run, compare_runs
 from torch_fl.observe.align.operators import Op, OpJudge
 from torch_fl.observe.align.result import AlignReport, PrecisionChange
+from torch_fl.observe.report import environment
 
 Progress = Callable[[str], None]
+_CHANGED = 2.0  # times the squared error: less is another order of sums
 
 
 def align(
@@ -26,6 +30,7 @@ def align(
     device: str | torch.device = "fl:0",
     backward: bool = True,
     *,
+    kwargs: dict[str, Any] | None = None,
     probe: bool = True,
     precision: bool = True,
     name: str = "",
@@ -39,6 +44,7 @@ def align(
         inputs: one tensor, or a tuple of arguments.
         device: the chip's device.
         backward: compare gradients too.
+        kwargs: named arguments.
         probe: also try each operator with other data, sizes and layouts.
         precision: also run with ``set_precision("high")`` and tell what it changes.
         name: what to call the model in reports; default: its class.
@@ -54,13 +60,13 @@ def align(
     given = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
     report = AlignReport(name or type(model).__name__, str(target), _chip(target), backward)
     original = copy.deepcopy(model).to("cpu")
-    arguments = map_tensors(given, lambda t: t.detach().to("cpu").clone())
+    arguments = map_tensors((given, dict(kwargs or {})), lambda t: t.detach().to("cpu").clone())
 
     progress("running on the CPU")
     cpu = Run(copy.deepcopy(original))
     torch.manual_seed(seed)
     with cpu.recorder:
-        cpu.go(map_tensors(arguments, torch.clone), backward, keep_inputs=True)
+        cpu.go(*map_tensors(arguments, torch.clone), backward=backward, keep_inputs=True)
 
     judge = OpJudge(target, probe, progress)
     chip = _on_chip(original, arguments, target, backward, cpu, judge, progress, report)
@@ -71,7 +77,7 @@ def align(
     report.ops, report.calls = list(judge.ops.values()), judge.calls
     if precision:
         report.precision = _precision(original, arguments, target, backward, cpu, report.ops, progress)
-    report.environment = _environment(target)
+    report.environment = [asdict(fact) for fact in environment.facts()]
     return report
 
 
@@ -95,7 +101,7 @@ def _on_chip(
         judge.observe(seen)
 
     with Layers(model) as layers, Capture(device, layers, draws, observe):
-        run.go(moved, backward, keep_inputs=False)
+        run.go(*moved, backward=backward, keep_inputs=False)
     if draws.parted and report is not None:
         report.notes.append("the chip's run drew other random numbers than the CPU's: whole runs are not comparable")
     return run
@@ -132,7 +138,7 @@ def _precision(
     ops: list[Op],
     progress: Progress,
 ) -> list[PrecisionChange]:
-    """Return the operators whose accuracy the precise setting changes by more than a quarter."""
+    """Return the operators whose accuracy or route the precise setting changes."""
     import torch_fl
 
     before = torch_fl.get_config()["precision"]
@@ -146,9 +152,12 @@ def _precision(
     changes = []
     for op in ops:
         high = judge.ops.get((op.op, op.dtype))
-        if high is not None and abs(high.chip.nmse - op.chip.nmse) > 0.25 * max(high.chip.nmse, op.chip.nmse):
-            figures = (op.chip.nmse, high.chip.nmse, op.chip.rtol, high.chip.rtol)
-            changes.append(PrecisionChange(op.op, op.dtype, *figures))
+        if high is None or op.verdict is Verdict.RANDOM:
+            continue
+        figures = sorted((op.chip.nmse, high.chip.nmse))
+        if figures[1] > _CHANGED * figures[0] or high.routes != op.routes:
+            routes = (op.routes, high.routes)
+            changes.append(PrecisionChange(op.op, op.dtype, op.chip.nmse, high.chip.nmse, *routes))
     return changes
 
 
@@ -157,16 +166,3 @@ def _chip(device: torch.device) -> str:
 
     index = device.index or 0
     return next((record.chip for record in torch_fl.list_devices() if record.index == index), "")
-
-
-def _environment(device: torch.device) -> dict[str, str]:
-    import platform
-
-    import torch_fl
-
-    index = device.index or 0
-    record = next((record for record in torch_fl.list_devices() if record.index == index), None)
-    found = {"torch": torch.__version__, "torch_fl": torch_fl.__version__, "python": platform.python_version()}
-    if record is not None:
-        found |= {"device": record.name, "driver": record.driver_version, "chip": record.chip}
-    return found
