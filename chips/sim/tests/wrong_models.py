@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -144,3 +149,34 @@ FAULTS = {
     "missing-factor": (loss, ("aten::mse_loss_backward",), "loss"),
     "lost-duplicates": (words, ("aten::embedding_dense_backward",), "0"),
 }
+
+
+def aligned(make: Any, fault: str = "") -> dict[str, Any]:
+    """Align a model on the simulated chip, with a fault in force."""
+    from torch_fl.observe.align import align
+
+    sdk = ctypes.CDLL(str(Path(os.environ["TORCH_FL_PLUGIN_PATH"]).with_name("libsimchip.so")))
+    torch.manual_seed(1)
+    model, inputs = make()
+    sdk.simInjectWrongKernel(fault.encode())
+    try:
+        report = align(model, inputs, precision=False)
+    finally:
+        sdk.simInjectWrongKernel(None)
+    return report.as_dict()
+
+
+def main(which: str, share: str) -> None:
+    """Print, as JSON, the reports on every second right model or fault."""
+    torch.set_num_threads(1)
+    torch.zeros(1, device="fl:0")  # the plugin is loaded
+    if which == "right":
+        found = {make.__name__: aligned(make) for make in MODELS}
+    else:
+        names = list(FAULTS)[int(share) :: 2]
+        found = {name: aligned(FAULTS[name][0], name) for name in names}
+    print(json.dumps(found, default=str))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

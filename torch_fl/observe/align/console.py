@@ -76,7 +76,8 @@ def rtol(accuracy: Accuracy) -> str:
 
 def numbers(accuracy: Accuracy) -> list[str]:
     """Return the figures of an accuracy as texts."""
-    return [f"{accuracy.max_abs:.1e}", f"{accuracy.max_rel:.1e}", f"{accuracy.nmse:.1e}", f"{accuracy.ulp:.2g}"]
+    values = (accuracy.max_abs, accuracy.max_rel, accuracy.nmse)
+    return [f"{value:.1e}" if value else "0" for value in values] + [f"{accuracy.ulp:.2g}"]
 
 
 def _layers(layers: list[Layer]) -> Table:

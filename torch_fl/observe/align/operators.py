@@ -49,6 +49,7 @@ class Op:
     first: int = -1  # the first wrong call's number
     chip: Accuracy = field(default_factory=Accuracy)
     cpu: Accuracy = field(default_factory=Accuracy)
+    probed: Accuracy | None = None  # of the probe that shows the fault
     probes: int = 0
     layers: list[str] = field(default_factory=list)  # where it is called
 
@@ -97,6 +98,7 @@ class OpJudge:
                 op.probes += 1
                 if judgement.verdict.bad:
                     self._note(op, judgement.verdict, judgement.reason, name, seen, index)
+                    op.probed = judgement.chip
                     break
 
     def _row(self, seen: Observed) -> Op:
