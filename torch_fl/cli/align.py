@@ -68,7 +68,8 @@ def made_input(text: str) -> torch.Tensor:
     kind, _, below = rest.partition(":")
     dtype = getattr(torch, kind or "float32", None)
     sizes = shape.split("x")
-    if not all(size.isdecimal() for size in sizes) or not isinstance(dtype, torch.dtype) or (below and not below.isdecimal()):
+    numbers = [*sizes, below] if below else sizes
+    if not all(number.isdecimal() for number in numbers) or not isinstance(dtype, torch.dtype):
         expected = "sizes joined by x, then a type and a bound for whole numbers: 2x3x32x32, 4x16:int64:1000"
         raise CommandError(f"--inputs {text}: expected {expected}", status=2)
     extent = [int(size) for size in sizes]

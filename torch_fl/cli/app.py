@@ -146,7 +146,7 @@ def align(
     model: Annotated[str, typer.Argument(metavar="MODULE:CALLABLE|FILE.py:CALLABLE", show_default=False)],
     inputs: Annotated[
         list[str] | None,
-        typer.Option(metavar="SHAPE[:DTYPE[:BELOW]]", help="An input, such as 2x3x32x32 or 4x16:int64:1000; repeatable."),
+        typer.Option(metavar="SHAPE[:DTYPE[:BELOW]]", help="An input: 2x3x32x32, 4x16:int64:1000; repeatable."),
     ] = None,
     device: Annotated[str, typer.Option(metavar="NAME", help="The chip's device.")] = "fl:0",
     backward: Annotated[bool, typer.Option(help="Compare gradients, too.")] = True,

@@ -16,7 +16,9 @@ from wrong_models import FAULTS, MODELS
 HERE = Path(__file__).parent
 PLUGIN = os.environ.get("TORCH_FL_PLUGIN_PATH", "")
 
-pytestmark = pytest.mark.skipif(not PLUGIN.endswith("libfl_sim.so"), reason="torch_fl with the simulated chip is needed")
+pytestmark = pytest.mark.skipif(
+    not PLUGIN.endswith("libfl_sim.so"), reason="torch_fl with the simulated chip is needed"
+)
 
 
 @pytest.fixture(scope="module")

@@ -14,17 +14,20 @@ import torch
 
 from torch_fl.conformance.case import Case, map_tensors, tensors_of
 from torch_fl.conformance.execute import Answer, as_list, copy_with_strides
+from torch_fl.conformance.forms import written_arguments
 from torch_fl.conformance.operators import OPERATORS
 from torch_fl.observe.align.draws import Draws, Watching, draws_numbers
 from torch_fl.observe.align.reference import base_name, rules_for
 
-_UNDEFINED = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted", "resize", "_unsafe_view")
+_UNDEFINED = frozenset(
+    "empty new_empty empty_like empty_strided new_empty_strided empty_permuted resize _unsafe_view".split()
+)
 _EXACT = frozenset(
     """_to_copy clone copy stack cat zeros zeros_like ones ones_like full full_like new_zeros new_ones new_full arange
     neg abs threshold_backward masked_fill slice_backward select_backward constant_pad_nd fill zero unfold where relu
     embedding index_select gather index tril triu flip roll repeat max_pool2d_with_indices lift_fresh_copy""".split()
 )
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_RUNNER = os.path.join(os.path.dirname(__file__), "layers.py")
 _SKIPPED_FOLDERS = tuple(
     os.path.dirname(os.path.abspath(path)) + os.sep for path in (torch.__file__, os.path.join(__file__, "..", ".."))
 )
@@ -84,13 +87,11 @@ class Layers:
             hook.remove()
 
 
-class Capture(Watching):
+class Capture(Watching):  # type: ignore[no-untyped-call]
     """Hands every call on a device to an observer. Random numbers are those that were drawn on the CPU."""
 
-    def __init__(
-        self, device: torch.device, layers: Layers, draws: Draws, observe: Callable[[Observed], None]
-    ) -> None:
-        super().__init__()
+    def __init__(self, device: torch.device, layers: Layers, draws: Draws, observe: Callable[[Observed], None]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
         self._device, self._layers, self._draws, self._observe = device, layers, draws, observe
         self._places: dict[int, Place] = {}  # of forward calls, by autograd's sequence number
 
@@ -103,31 +104,14 @@ class Capture(Watching):
             return self._draws.answer(func, args, kwargs) if random else func(*args, **kwargs)
         before = _to_cpu((args, kwargs))
         with _routes() as routes:
-            if random:
-                out = self._draws.answer(func, args, kwargs)
-            else:
-                out = func(*args, **kwargs)
+            out = self._draws.answer(func, args, kwargs) if random else func(*args, **kwargs)
             torch.fl.synchronize()  # type: ignore[attr-defined]
         if any(t.device.type == "cpu" for t in tensors_of(out)):
             return out
-        self._report(func, before, (args, kwargs), out, place, routes, random)
+        case = case_of(name_of(func), before)
+        answer = _answer(case, before, (args, kwargs), out)
+        self._observe(Observed(case, answer, place, _route(case.op, routes), random))
         return out
-
-    def _report(self, func: Any, before: Any, after: Any, out: Any, place: Place, routes: list[str], random: bool) -> None:
-        op = name_of(func)
-        case = case_of(op, before)
-        written = any(a.alias_info is not None and a.alias_info.is_write for a in func._schema.arguments) or case.written
-        args, kwargs = _to_cpu(after) if written else before
-        outputs = _to_cpu(as_list(out)) if not _returns_argument(func) else self._written(func, args, kwargs)
-        self._observe(Observed(case, Answer(outputs, args, kwargs), place, _route(op, routes), random))
-
-    def _written(self, func: Any, args: Any, kwargs: Any) -> list[Any]:
-        """The outputs of an in-place operator are its arguments."""
-        found = []
-        for i, argument in enumerate(func._schema.arguments):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                found.append(args[i] if i < len(args) else kwargs.get(argument.name))
-        return found
 
     def _is_judged(self, func: Any, args: Any, kwargs: Any) -> bool:
         if func.is_view or func.namespace != "aten" or base_name(name_of(func)) in _UNDEFINED:
@@ -170,17 +154,23 @@ def call_site() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if name.startswith(_HERE):
-            if os.path.basename(name) == "layers.py":  # who runs the model: outside it there is no site
-                break
+        if name == _RUNNER:  # it runs the model: outside it there is no site
+            break
         if not name.startswith("<") and not os.path.abspath(name).startswith(_SKIPPED_FOLDERS):
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return ""
 
 
-def _returns_argument(func: Any) -> bool:
-    return any(r.alias_info is not None and r.alias_info.is_write for r in func._schema.returns)
+def _answer(case: Case, before: Any, after: Any, out: Any) -> Answer:
+    """What a call on the device gave, on the CPU."""
+    schema = case.function._schema
+    written = written_arguments(case.function)
+    args, kwargs = _to_cpu(after) if written or case.written else before
+    if not any(result.alias_info is not None and result.alias_info.is_write for result in schema.returns):
+        return Answer(_to_cpu(as_list(out)), args, kwargs)
+    places = [(i, argument.name) for i, argument in enumerate(schema.arguments) if argument.name in written]
+    return Answer([args[i] if i < len(args) else kwargs.get(name) for i, name in places], args, kwargs)
 
 
 def _to_cpu(tree: Any) -> Any:

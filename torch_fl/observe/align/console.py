@@ -44,14 +44,14 @@ def _table(title: str, columns: Iterable[tuple[str, str]]) -> Table:
 
 
 def _ops(ops: list[Op]) -> Table:
-    columns = [("operator", "l"), ("type", "l"), ("route", "l"), ("calls", "r"), ("verdict", "l"), ("meets rtol", "r")]
-    columns += [("CPU meets", "r"), ("max abs", "r"), ("max rel", "r"), ("NMSE", "r"), ("ULP", "r"), ("first layer", "l")]
+    words, figures = ("operator", "type", "route"), ("meets rtol", "CPU meets", "max abs", "max rel", "NMSE", "ULP")
+    columns = [*((word, "l") for word in words), ("calls", "r"), ("verdict", "l"), *((each, "r") for each in figures)]
+    columns.append(("first in", "l"))
     table = _table("Operators, in the order of their first call; errors against float64", columns)
     for op in ops:
-        figures = [rtol(op.chip), rtol(op.cpu)] if judged(op) else ["", ""]
-        figures += numbers(op.chip) if judged(op) else [""] * 4
-        layer = str(op.place)
-        table.add_row(escape(op.op), op.dtype, " ".join(op.routes), str(op.calls), _verdict(op), *figures, escape(layer))
+        cells = [rtol(op.chip), rtol(op.cpu), *numbers(op.chip)] if judged(op) else [""] * len(figures)
+        start = (escape(op.op), op.dtype, " ".join(op.routes), str(op.calls), _verdict(op))
+        table.add_row(*start, *cells, escape(str(op.place)))
         if op.verdict.bad:
             how = f"only with {op.probe}: " if op.probe else ""
             table.add_row(f"[{STYLES[op.verdict]}]  {escape(how + op.reason)}[/]")
@@ -101,5 +101,6 @@ def _show_precision(console: Console, report: AlignReport) -> None:
     table = _table('What set_precision("high") changes', columns)
     for change in report.precision:
         nmse = (f"{change.default_nmse:.1e}", f"{change.high_nmse:.1e}")
-        table.add_row(escape(change.op), change.dtype, *nmse, " ".join(change.default_routes), " ".join(change.high_routes))
+        routes = (" ".join(change.default_routes), " ".join(change.high_routes))
+        table.add_row(escape(change.op), change.dtype, *nmse, *routes)
     console.print(table)

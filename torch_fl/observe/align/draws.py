@@ -14,7 +14,7 @@ def draws_numbers(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags
 
 
-class Watching(TorchDispatchMode):
+class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A mode whose handler Dynamo may look at: to tell it not to would import it, which takes seconds."""
 
     @classmethod
@@ -22,11 +22,11 @@ class Watching(TorchDispatchMode):
         return False
 
 
-class RecordedDraws(Watching):
+class RecordedDraws(Watching):  # type: ignore[no-untyped-call]
     """Keeps what each random operator gave."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.draws: list[torch.Tensor] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -75,11 +75,11 @@ class Draws:
         return numbers
 
 
-class ReplayedDraws(Watching):
+class ReplayedDraws(Watching):  # type: ignore[no-untyped-call]
     """Has a run use recorded numbers."""
 
     def __init__(self, draws: list[torch.Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.draws = Draws(draws)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

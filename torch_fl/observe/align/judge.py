@@ -113,7 +113,8 @@ def _judge_one(name: str, found: Any, expected: torch.Tensor, reference: Referen
     elif torch.equal(parts(found).nan_to_num(0.0), parts(expected).nan_to_num(0.0)):
         result.verdict = Verdict.EXACT
     elif reference.exact:
-        result.verdict, result.reason = Verdict.WRONG, f"must be the CPU's result to the bit; {_farthest(found, expected)}"
+        result.verdict = Verdict.WRONG
+        result.reason = f"must be the CPU's result to the bit; {_farthest(found, expected)}"
     elif found.is_complex() or whole:
         _judge_energy(result, name, exact, reference)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ from torch_fl.conformance.case import map_tensors, tensors_of
 from torch_fl.conformance.compare import normalised_error, parts
 from torch_fl.conformance.execute import direction
 from torch_fl.observe.align.draws import RecordedDraws, ReplayedDraws
-from torch_fl.observe.align.judge import Accuracy, Judgement, Verdict, judge
+from torch_fl.observe.align.judge import Judgement, Verdict, judge
 from torch_fl.observe.align.reference import Reference
 
 
@@ -27,13 +28,14 @@ class Seen:
 
     name: str
     kind: str
-    args: Any
-    kwargs: Any
-    buffers: dict[str, torch.Tensor]
+    args: Any = ()
+    kwargs: Any = field(default_factory=dict)
+    buffers: dict[str, torch.Tensor] = field(default_factory=dict)  # as they were before
     draws: list[torch.Tensor] = field(default_factory=list)
     outputs: list[torch.Tensor] = field(default_factory=list)
     gradients: list[torch.Tensor | None] = field(default_factory=list)  # with respect to the outputs
     first_draw: int = 0
+    autocast: torch.dtype | None = None
 
 
 @dataclass
@@ -66,10 +68,10 @@ class Run:
         self.parameters: dict[str, torch.Tensor | None] = {}
         self.recorder = RecordedDraws()
 
-    def go(self, args: tuple[Any, ...], kwargs: dict[str, Any], backward: bool, keep_inputs: bool) -> None:
-        """Run the model. ``keep_inputs``: enough of each module's call to repeat it alone."""
+    def go(self, inputs: tuple[Any, dict[str, Any]], backward: bool, keep_inputs: bool) -> None:
+        """Run the model on positional and named inputs; keep those of each module if it is to be repeated alone."""
         with self._watched(keep_inputs):
-            outputs = self.model(*args, **kwargs)
+            outputs = self.model(*inputs[0], **inputs[1])
             self.outputs = [t for t in tensors_of(_plain(outputs)) if t.is_floating_point()]
             if backward:
                 _go_back([t for t in self.outputs if t.requires_grad])
@@ -94,9 +96,12 @@ class Run:
                 note(args, kwargs)
 
         def note(args: Any, kwargs: Any) -> None:
-            kept = (_copies(args), _copies(kwargs)) if keep_inputs else ((), {})
-            buffers = {key: value.detach().clone() for key, value in module.named_buffers()} if keep_inputs else {}
-            seen = Seen(name, type(module).__name__, *kept, buffers, first_draw=len(self.recorder.draws))
+            seen = Seen(name, type(module).__name__, first_draw=len(self.recorder.draws))
+            if torch.is_autocast_enabled("cpu"):
+                seen.autocast = torch.get_autocast_dtype("cpu")
+            if keep_inputs:
+                seen.args, seen.kwargs = _copies(args), _copies(kwargs)
+                seen.buffers = {key: value.detach().clone() for key, value in module.named_buffers()}
             self.calls.append(seen)
             stack.append(seen)
 
@@ -108,10 +113,15 @@ class Run:
             seen.gradients = [None] * len(tensors)
             for i, tensor in enumerate(tensors):
                 if tensor.requires_grad:
-                    tensor.register_hook(lambda grad, i=i: seen.gradients.__setitem__(i, _on_cpu(grad)))
+                    keep = functools.partial(_keep, seen.gradients, i)
+                    tensor.register_hook(keep)  # type: ignore[no-untyped-call]
 
         yield module.register_forward_pre_hook(enter, with_kwargs=True)
         yield module.register_forward_hook(leave, with_kwargs=True)
+
+
+def _keep(gradients: list[torch.Tensor | None], i: int, gradient: torch.Tensor) -> None:
+    gradients[i] = _on_cpu(gradient)
 
 
 def _on_cpu(tensor: torch.Tensor) -> torch.Tensor:
@@ -158,16 +168,16 @@ class LayerJudge:
 
     def judge(self, seen: Seen) -> list[Layer]:
         """Return the verdicts on one module's call, forward and backward."""
-        expected = self._alone(self._cpu, seen, lambda t: t)
+        expected = self._quietly(self._cpu, seen, lambda t: t)
         if expected is None:
-            return []
+            return [Layer(seen.name, seen.kind, "forward", Judgement(Verdict.UNJUDGED, "it does not run alone"))]
         unit = _unit(seen)
         wide, moved = None, None
         if self._wide is not None:
             wide = self._quietly(self._wide, seen, _double)
             moved = self._quietly(self._wide, seen, lambda t: _double(t) * (1 + unit * _signs(t)) if _is_real(t) else t)
         try:
-            found = self._alone(self._chip, seen, lambda t: t.to(self._device)) or {}
+            found = self._alone(self._chip, seen, lambda t: t.to(self._device))
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"[:300]
             return [Layer(seen.name, seen.kind, "forward", Judgement(Verdict.WRONG, reason))]
@@ -186,7 +196,7 @@ class LayerJudge:
 
     def _alone(
         self, model: torch.nn.Module, seen: Seen, change: Callable[[torch.Tensor], torch.Tensor]
-    ) -> dict[str, torch.Tensor] | None:
+    ) -> dict[str, torch.Tensor]:
         module = model.get_submodule(seen.name)
         for key, buffer in module.named_buffers():
             buffer.data.copy_(seen.buffers[key])
@@ -202,13 +212,21 @@ class LayerJudge:
 
         args, kwargs = map_tensors((seen.args, seen.kwargs), enter)
         leaves += [(f"grad of {name}", p) for name, p in module.named_parameters() if p.requires_grad]
-        with ReplayedDraws(seen.draws), torch.set_grad_enabled(self._backward):
+        with ReplayedDraws(seen.draws), torch.set_grad_enabled(self._backward), _autocast(seen, args, kwargs):
             outputs = [t for t in tensors_of(_plain(module(*args, **kwargs))) if t.is_floating_point()]
         results = {f"output {i}": t.detach().clone() for i, t in enumerate(outputs)}
         results |= {f"{key} afterwards": b.detach().clone() for key, b in module.named_buffers() if _is_real(b)}
         if self._backward:
             results |= _gradients(outputs, leaves, seen, change)
         return results
+
+
+def _autocast(seen: Seen, args: Any, kwargs: Any) -> contextlib.AbstractContextManager[Any]:
+    """The autocast that a module ran in, on the device of its arguments."""
+    if seen.autocast is None:
+        return contextlib.nullcontext()
+    kind = next((t.device.type for t in tensors_of((args, kwargs))), "cpu")
+    return torch.autocast(kind, seen.autocast)
 
 
 def _gradients(outputs: list[torch.Tensor], leaves: Any, seen: Seen, change: Any) -> dict[str, torch.Tensor]:
@@ -271,6 +289,3 @@ def _signs(tensor: torch.Tensor) -> torch.Tensor:
 def _unit(seen: Seen) -> float:
     kinds = {t.dtype for t in (*tensors_of((seen.args, seen.kwargs)), *seen.outputs) if _is_real(t)}
     return max([unit_roundoff(kind) for kind in kinds], default=unit_roundoff(torch.float32))
-
-
-__all__ = ["Accuracy", "Layer", "LayerJudge", "Run", "Seen", "compare_runs"]

@@ -11,7 +11,8 @@ import torch
 
 from torch_fl.conformance.case import Case, dtype_name, map_tensors, tensors_of
 from torch_fl.conformance.compare import compare_draws
-from torch_fl.conformance.execute import Answer, Executor, as_list, dense, on_cpu, on_host, written_arguments
+from torch_fl.conformance.execute import Answer, Executor, as_list, dense, on_cpu, on_host
+from torch_fl.conformance.forms import written_arguments
 from torch_fl.conformance.verdict import Verdict as KitVerdict
 from torch_fl.observe.align.capture import Observed, Place
 from torch_fl.observe.align.judge import Accuracy, Judgement, Verdict, judge, worse

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import groupby
+from operator import itemgetter
 
 import jinja2
 import torch
@@ -48,13 +49,13 @@ def render(report: AlignReport) -> str:
         lstrip_blocks=True,
     )
     templates.filters |= {f.__name__: f for f in (breakable, count, place, judged, numbers, rtol, root, power)}
-    present = [verdict for verdict in Verdict if any(row.verdict is verdict for row in (*report.ops, *report.layers))]
+    met = {op.verdict for op in report.ops} | {layer.verdict for layer in report.layers}
     return templates.get_template("align.html").render(
         report=report,
-        words={verdict: WORDS[verdict] for verdict in present},
+        words={verdict: WORDS[verdict] for verdict in Verdict if verdict in met},
         ticks=[Tick(_share(10.0**p), f"10{_raised(p)}") for p in range(int(LEAST) + 1, int(MOST), 2)],
         roundoffs=[Tick(_share(unit_roundoff(dtype)), name) for name, dtype in _ROUNDOFFS],
-        environment={name: list(facts) for name, facts in groupby(report.environment, key=lambda fact: fact["section"])},
+        environment={name: list(facts) for name, facts in groupby(report.environment, key=itemgetter("section"))},
         loosest=LADDER[0],
         created=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
     )

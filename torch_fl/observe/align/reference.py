@@ -16,7 +16,8 @@ import torch
 
 from torch_fl.conformance.bounds import real_type, unit_roundoff
 from torch_fl.conformance.case import Case, map_tensors, tensors_of
-from torch_fl.conformance.execute import Answer, dense, on_cpu, on_cpu_strided, widened, written_arguments
+from torch_fl.conformance.execute import Answer, dense, on_cpu, on_cpu_strided, widened
+from torch_fl.conformance.forms import written_arguments
 
 _PRODUCTS = frozenset("mm bmm addmm baddbmm mv addmv dot convolution linear".split())
 _SUMS = frozenset(
@@ -116,7 +117,8 @@ def _add_size(case: Case, wider: Case, reference: Reference) -> None:
     args, kwargs = map_tensors((wider.args, wider.kwargs), lambda t: t.abs() if t.is_floating_point() else t)
     answer = on_cpu(replace(wider, args=args, kwargs=kwargs))
     if answer is not None:
-        reference.size = {name: _finite(t.abs()) for name, t in results_of(case, answer).items() if t.dtype.is_floating_point}
+        sizes = results_of(case, answer).items()
+        reference.size = {name: _finite(tensor.abs()) for name, tensor in sizes if tensor.is_floating_point()}
 
 
 def _finite(tensor: torch.Tensor) -> torch.Tensor:

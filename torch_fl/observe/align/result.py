@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch_fl.observe.align.judge import LADDER, Verdict
+from torch_fl.observe.align.judge import LADDER
 from torch_fl.observe.align.layers import Layer
 from torch_fl.observe.align.operators import Call, Op
 
@@ -113,6 +113,3 @@ class AlignReport:
 
 def _inside(name: str, outer: str) -> bool:
     return name.startswith(f"{outer}.") if outer else bool(name)
-
-
-__all__ = ["AlignReport", "PrecisionChange", "Verdict"]

@@ -66,7 +66,7 @@ def align(
     cpu = Run(copy.deepcopy(original))
     torch.manual_seed(seed)
     with cpu.recorder:
-        cpu.go(*map_tensors(arguments, torch.clone), backward=backward, keep_inputs=True)
+        cpu.go(map_tensors(arguments, torch.clone), backward, keep_inputs=True)
 
     judge = OpJudge(target, probe, progress)
     chip = _on_chip(original, arguments, target, backward, cpu, judge, progress, report)
@@ -101,7 +101,7 @@ def _on_chip(
         judge.observe(seen)
 
     with Layers(model) as layers, Capture(device, layers, draws, observe):
-        run.go(*moved, backward=backward, keep_inputs=False)
+        run.go(moved, backward, keep_inputs=False)
     if draws.parted and report is not None:
         report.notes.append("the chip's run drew other random numbers than the CPU's: whole runs are not comparable")
     return run
