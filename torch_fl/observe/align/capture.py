@@ -99,18 +99,18 @@ class Capture(Watching):  # type: ignore[no-untyped-call]
         """Run a call and observe it."""
         kwargs = kwargs or {}
         place = self._place()
-        random = draws_numbers(func)
+        random = draws_numbers(func, args, kwargs)
         if not self._is_judged(func, args, kwargs):
             return self._draws.answer(func, args, kwargs) if random else func(*args, **kwargs)
         before = _to_cpu((args, kwargs))
-        with _routes() as routes:
+        with routes_taken() as routes:
             out = self._draws.answer(func, args, kwargs) if random else func(*args, **kwargs)
             torch.fl.synchronize()  # type: ignore[attr-defined]
         if any(t.device.type == "cpu" for t in tensors_of(out)):
             return out
         case = case_of(name_of(func), before)
         answer = _answer(case, before, (args, kwargs), out)
-        self._observe(Observed(case, answer, place, _route(case.op, routes), random))
+        self._observe(Observed(case, answer, place, route_of(case.op, routes), random))
         return out
 
     def _is_judged(self, func: Any, args: Any, kwargs: Any) -> bool:
@@ -187,7 +187,7 @@ def _devices_to_cpu(tree: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _routes() -> Iterator[list[str]]:
+def routes_taken() -> Iterator[list[str]]:
     """Collect ``operator route`` of the calls inside, by the counters."""
     found: list[str] = []
     before = _counts()
@@ -205,8 +205,8 @@ def _counts() -> dict[str, int]:
     return counts
 
 
-def _route(op: str, routes: Sequence[str]) -> str:
-    """The route of a call: its own, or that of the calls it was made of."""
+def route_of(op: str, routes: Sequence[str]) -> str:
+    """Return the route of a call: its own, or that of the calls it was made of."""
     base = base_name(op)
     own = [line.split()[1] for line in routes if base_name(line.split()[0]) == base]
     every = own or [line.split()[1] for line in routes]

@@ -9,9 +9,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
-def draws_numbers(func: Any) -> bool:
-    """Tell whether an overload draws random numbers."""
-    return torch.Tag.nondeterministic_seeded in func.tags
+def draws_numbers(func: Any, args: Any, kwargs: Any) -> bool:
+    """Tell whether a call draws random numbers: attention without dropout does not, though its tag says so."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return False
+    for i, argument in enumerate(func._schema.arguments):
+        if argument.name == "dropout_p":
+            return bool(args[i] if i < len(args) else kwargs.get(argument.name, argument.default_value))
+    return True
 
 
 class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -32,7 +37,7 @@ class RecordedDraws(Watching):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run a call, and keep its numbers if it draws some."""
         out = func(*args, **(kwargs or {}))
-        if draws_numbers(func):
+        if draws_numbers(func, args, kwargs or {}):
             first = out[0] if isinstance(out, tuple | list) else out
             mask = out[1] if isinstance(out, tuple | list) and len(out) > 1 else first
             self.draws.append(mask.detach().clone())
@@ -84,6 +89,6 @@ class ReplayedDraws(Watching):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run a call, with recorded numbers if it draws some."""
-        if draws_numbers(func):
+        if draws_numbers(func, args, kwargs or {}):
             return self.draws.answer(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))

@@ -14,7 +14,7 @@ from torch_fl.conformance.compare import compare_draws
 from torch_fl.conformance.execute import Answer, Executor, as_list, dense, on_cpu, on_host
 from torch_fl.conformance.forms import written_arguments
 from torch_fl.conformance.verdict import Verdict as KitVerdict
-from torch_fl.observe.align.capture import Observed, Place
+from torch_fl.observe.align.capture import Observed, Place, route_of, routes_taken
 from torch_fl.observe.align.judge import Accuracy, Judgement, Verdict, judge, worse
 from torch_fl.observe.align.probes import MOST_ELEMENTS, changed_data, probes
 from torch_fl.observe.align.reference import base_name, reference_of, results_of
@@ -74,7 +74,7 @@ class OpJudge:
     def observe(self, seen: Observed) -> None:
         """Judge a call on its own data; keep it for probes if it is the first of its kind."""
         index = len(self.calls)
-        judgement = self._draws(seen) if seen.random else judge_answer(seen.case, seen.answer)
+        judgement = self._draws(seen) if seen.random else judge_answer(seen)
         self.calls.append(Call(index, seen.case.op, seen.place, judgement, seen.route))
         op = self._row(seen)
         op.calls += 1
@@ -134,16 +134,23 @@ class OpJudge:
         try:
             found = on_host(self._run(seen.case).outputs)
         except Exception as error:
-            return Judgement(Verdict.WRONG, _raised(error))
+            return _failed(error)
         finding = compare_draws(found, expected.outputs)
         if finding.verdict is KitVerdict.FAILED:
             return Judgement(Verdict.WRONG, finding.reason)
         return Judgement(Verdict.RANDOM, "random numbers: distribution compared; the run used the CPU's")
 
     def _run(self, case: Case) -> Answer:
+        """Make a call on the chip; `_OnHost` if it leaves it, for then the CPU would be judged."""
         args, kwargs = self._executor.move((case.args, case.kwargs))
-        outputs = case.function(*args, **kwargs)
-        torch.fl.synchronize()  # type: ignore[attr-defined]
+        return self._run_there(case, args, kwargs)
+
+    def _run_there(self, case: Case, args: Any, kwargs: Any) -> Answer:
+        with routes_taken() as routes:
+            outputs = case.function(*args, **kwargs)
+            torch.fl.synchronize()  # type: ignore[attr-defined]
+        if route_of(case.op, routes) == "host":
+            raise _OnHost
         return Answer(as_list(outputs), args, kwargs)
 
     def _probe(self, case: Case) -> Any:
@@ -163,7 +170,7 @@ class OpJudge:
         try:
             answer = self._run(probe)
         except Exception as error:
-            return Judgement(Verdict.WRONG, _raised(error))
+            return _failed(error)
         return self._with_arguments(probe, answer, judge(_host(results_of(probe, answer)), reference))
 
     def _with_arguments(self, case: Case, answer: Answer, judgement: Judgement) -> Judgement:
@@ -189,11 +196,10 @@ class OpJudge:
             for mine, new in pairs:
                 if mine.is_floating_point():
                     _once(mine, mine).copy_(_once(mine, new))
-            outputs = as_list(case.function(*args, **kwargs))
-            torch.fl.synchronize()  # type: ignore[attr-defined]
+            answer = self._run_there(changed, args, kwargs)
         except Exception as error:
-            return Judgement(Verdict.WRONG, _raised(error))
-        return judge(_host(results_of(changed, Answer(outputs, args, kwargs))), reference)
+            return _failed(error)
+        return judge(_host(results_of(changed, answer)), reference)
 
 
 def _once(like: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
@@ -204,13 +210,13 @@ def _once(like: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def judge_answer(case: Case, answer: Answer) -> Judgement:
+def judge_answer(seen: Observed) -> Judgement:
     """Judge what a call gave on the model's own data."""
-    plain = _contiguous(case)
-    reference = reference_of(case, plain)
+    plain = _contiguous(seen.case) if seen.route != "host" else None
+    reference = reference_of(seen.case, plain)
     if reference is None:
         return Judgement(Verdict.UNJUDGED, "the CPU refuses the call")
-    return judge(results_of(case, answer), reference)
+    return judge(results_of(seen.case, seen.answer), reference)
 
 
 def _contiguous(case: Case) -> Case | None:
@@ -240,6 +246,12 @@ def _joined(phase: str, place: Place) -> str:
     return mine if phase in ("", mine) else "both"
 
 
-def _raised(error: Exception) -> str:
+class _OnHost(Exception):
+    """A call left the chip."""
+
+
+def _failed(error: Exception) -> Judgement:
+    if isinstance(error, _OnHost):
+        return Judgement(Verdict.UNJUDGED, "it ran on the host")
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {' | '.join(lines[:2])}"[:300]
+    return Judgement(Verdict.WRONG, f"{type(error).__name__}: {' | '.join(lines[:2])}"[:300])
