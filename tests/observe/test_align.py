@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alignment: what is noise and what is wrong, which layer is to blame, and that right models raise no alarm."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import torch_fl
+from torch_fl.conformance.case import Case
+from torch_fl.observe.align.judge import Verdict, judge, measure, tightest
+from torch_fl.observe.align.probes import probes, resized
+from torch_fl.observe.align.reference import reference_of
+
+OPS = torch.ops.aten
+
+
+def case_of(op: str, *args: Any) -> Case:
+    from torch_fl.observe.align.capture import case_of
+
+    return case_of(op, (args, {}))
+
+
+def verdict(case: Case, found: torch.Tensor) -> Verdict:
+    reference = reference_of(case)
+    assert reference is not None
+    return judge({"output 0": found}, reference).verdict
+
+
+# ---- Noise and wrong results ---------------------------------------------------------------------------------------
+
+
+def test_another_order_of_a_long_sum_is_noise() -> None:
+    x = torch.randn(200_000, generator=torch.Generator().manual_seed(0)) + 0.3
+    other = x.flip(0).numpy().cumsum(dtype="float32")[-1]  # one after the other: the worst of orders
+    assert verdict(case_of("aten::sum", x), torch.tensor(other)) is Verdict.NOISE
+    assert abs(other - float(x.double().sum())) > 1e-6 * abs(other)  # which a fixed tight tolerance would refuse
+
+
+def test_a_term_too_few_is_no_noise() -> None:
+    x = torch.rand(1000, generator=torch.Generator().manual_seed(0)) + 1
+    assert verdict(case_of("aten::sum", x), x[:-1].sum()).bad
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sums_in_a_narrow_type_are_told_from_sums_in_float32(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(16, 256, generator=generator).to(dtype) for _ in range(2))
+    case = case_of("aten::mm", a, b.t())
+    wide = (a.float() @ b.t().float()).to(dtype)
+    narrow = torch.zeros(16, 16, dtype=dtype)
+    for k in range(256):
+        narrow = narrow + a[:, k : k + 1] * b[:, k]
+    assert not verdict(case, wide).bad
+    assert verdict(case, narrow).bad
+
+
+def test_cancellation_is_excused_and_the_same_error_without_it_is_not() -> None:
+    close, far = torch.tensor([[1e4, -1e4 + 1e-2]]), torch.tensor([[1e-2, 0.0]])
+    ones = torch.ones(2, 1)
+    off = torch.tensor([[1e-2 + 2e-4]])
+    assert not verdict(case_of("aten::mm", close, ones), off).bad
+    assert verdict(case_of("aten::mm", far, ones), off).bad
+
+
+def test_casts_and_selections_must_be_exact() -> None:
+    x = torch.randn(100, generator=torch.Generator().manual_seed(0))
+    truncated = (x.view(torch.int32) & -65536).view(torch.float32).bfloat16()
+    case = Case("aten::_to_copy", (x,), {"dtype": torch.bfloat16}, exact=True)
+    assert verdict(case, x.bfloat16()) is Verdict.EXACT
+    assert verdict(case, truncated) is Verdict.WRONG
+    assert verdict(case_of("aten::relu", x), x.relu() + 1e-7).bad
+
+
+def test_nan_must_be_where_it_belongs() -> None:
+    x = torch.tensor([1.0, float("nan"), -1.0])
+    assert verdict(case_of("aten::exp", x), x.exp()) is Verdict.EXACT
+    assert verdict(case_of("aten::exp", x), x.exp().nan_to_num(0.0)) is Verdict.WRONG
+    assert verdict(case_of("aten::exp", x), x.exp() * float("nan")) is Verdict.WRONG
+
+
+def test_another_type_or_shape_is_wrong() -> None:
+    x = torch.ones(3)
+    assert verdict(case_of("aten::exp", x), x.exp().double()) is Verdict.WRONG
+    assert verdict(case_of("aten::exp", x), x.exp()[:2]) is Verdict.WRONG
+
+
+def test_the_accuracy_is_that_of_the_worst_element() -> None:
+    exact = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+    found = exact.float() + torch.tensor([0.0, 0.0, 2.0**-21])
+    accuracy = measure(found, exact)
+    assert accuracy.max_abs == 2.0**-21
+    assert accuracy.max_rel == pytest.approx(2.0**-23)
+    assert accuracy.ulp == 1.0
+    assert accuracy.nmse == pytest.approx(2.0**-42 / 21)
+    assert accuracy.rtol == 1e-7
+
+
+def test_tolerances_are_tightened_until_one_breaks() -> None:
+    assert [tightest(needed) for needed in (2e-3, 1e-3, 5e-4, 2e-4, 2e-7)] == [None, 1e-3, 1e-3, 3e-4, 3e-7]
+
+
+# ---- Probes --------------------------------------------------------------------------------------------------------
+
+
+def test_a_size_is_changed_everywhere() -> None:
+    case = case_of("aten::native_layer_norm", torch.randn(3, 8), [8], torch.ones(8), torch.zeros(8), 1e-5)
+    smaller = resized(case, 8, 7)
+    assert [list(t.shape) for t in (smaller.args[0], *smaller.args[2:4])] == [[3, 7], [7], [7]]
+    assert smaller.args[1] == [7]
+
+
+def test_indices_never_leave_what_was_cut() -> None:
+    image = torch.randn(1, 1, 8, 8)
+    out, indices = OPS.max_pool2d_with_indices(image, [2, 2], [2, 2])
+    case = case_of("aten::max_pool2d_with_indices_backward", out, image, [2, 2], [2, 2], [0, 0], [1, 1], False, indices)
+    assert not [name for name, _ in probes(case) if name.startswith("size")]
+
+
+def test_every_kind_of_probe_is_made() -> None:
+    names = {name for name, _ in probes(case_of("aten::add.Tensor", torch.randn(4, 6), torch.randn(4, 6)))}
+    wanted = {"NaN in tensor 0", "infinity in tensor 1", "large values", "size 5 instead of 6"}
+    assert wanted | {"strided arguments", "transposed arguments", "the in-place form", "an out= argument"} <= names
+
+
+# ---- Whole models --------------------------------------------------------------------------------------------------
+
+
+class Block(nn.Module):
+    """A residual block with an activation in place."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(self.conv(x))
+        y += x
+        return self.relu(y)
+
+
+def residual_network() -> tuple[nn.Module, Any]:
+    stem = (nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2))
+    return nn.Sequential(*stem, Block(8), Block(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)), (
+        torch.randn(4, 3, 12, 12),
+    )
+
+
+def encoder() -> tuple[nn.Module, Any]:
+    layer = nn.TransformerEncoderLayer(16, 2, 24, dropout=0.1, activation="gelu", batch_first=True)
+    return nn.TransformerEncoder(layer, 1), (torch.randn(2, 6, 16),)
+
+
+def dropping_mlp() -> tuple[nn.Module, Any]:
+    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 4)), (torch.randn(8, 16),)
+
+
+def lstm() -> tuple[nn.Module, Any]:
+    return nn.LSTM(6, 8, 2, dropout=0.2), (torch.randn(4, 3, 6),)
+
+
+@pytest.mark.parametrize("make", [residual_network, encoder, dropping_mlp, lstm], ids=lambda make: make.__name__)
+def test_right_models_raise_no_alarm(make: Any) -> None:
+    torch.manual_seed(0)
+    model, inputs = make()
+    report = torch_fl.align(model, inputs, precision=False)
+    assert report.ok, report.conclusion()
+    assert not report.notes
+    assert {layer.phase for layer in report.layers} == {"forward", "backward"}
+    assert all(layer.drift is not None and layer.drift < 1e-9 for layer in report.layers if layer.name)
+    assert sum(op.probes for op in report.ops) > 30
+
+
+def test_random_numbers_are_the_cpus_in_both_runs() -> None:
+    torch.manual_seed(0)
+    model, inputs = dropping_mlp()
+    report = torch_fl.align(model, inputs, precision=False, probe=False)
+    dropout = next(op for op in report.ops if op.op == "aten::native_dropout")
+    assert dropout.verdict is Verdict.RANDOM
+    assert "distribution" in dropout.reason
+    assert max(layer.drift or 0.0 for layer in report.layers) < 1e-12  # no mask differs
+
+
+def test_layers_and_call_sites_are_named_forward_and_backward() -> None:
+    torch.manual_seed(0)
+    model, inputs = residual_network()
+    report = torch_fl.align(model, inputs, precision=False, probe=False)
+    places = {(call.op, call.place.layer, call.place.backward) for call in report.calls}
+    assert ("aten::convolution", "4.conv", False) in places
+    assert ("aten::convolution_backward", "5.conv", True) in places
+    assert ("aten::add_.Tensor", "5", False) in places
+    sites = {call.place.site for call in report.calls if call.op == "aten::add_.Tensor"}
+    assert len(sites) == 1
+    assert "test_align.py:" in sites.pop()
+
+
+def test_the_model_and_the_callers_state_stay_as_they_are() -> None:
+    torch.manual_seed(0)
+    model, inputs = residual_network()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    torch_fl.align(model, inputs, probe=False)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert torch_fl.get_config()["precision"] == "default"
+
+
+def test_forward_alone() -> None:
+    report = torch_fl.align(nn.Linear(4, 3), torch.randn(2, 4), backward=False, precision=False, probe=False)
+    assert {op.phase for op in report.ops} == {"forward"}
+    assert {layer.phase for layer in report.layers} == {"forward"}
+
+
+def test_precise_settings_are_compared() -> None:
+    report = torch_fl.align(nn.Linear(64, 32), torch.randn(8, 64), probe=False)
+    assert report.precision is not None
+    for change in report.precision:
+        ratio = sorted((change.default_nmse, change.high_nmse))
+        assert ratio[1] > 2 * ratio[0] or change.default_routes != change.high_routes
+
+
+def test_named_arguments_and_dicts_of_results() -> None:
+    class Named(nn.Module):
+        def forward(self, x: torch.Tensor, *, scale: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"out": F.gelu(x * scale)}
+
+    x = torch.randn(3, 4, requires_grad=True)
+    report = torch_fl.align(Named(), x, kwargs={"scale": torch.ones(4)}, precision=False, probe=False)
+    assert [op.op for op in report.ops][:2] == ["aten::mul.Tensor", "aten::gelu"]
+
+
+def test_layers_under_autocast() -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Linear(8, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.autocast(x.device.type, torch.bfloat16):
+                return self.dense(self.dense.weight.mean() + x)
+
+    report = torch_fl.align(Mixed(), torch.randn(3, 8), precision=False, probe=False)
+    assert report.ok, report.conclusion()
+    assert all(layer.verdict is not Verdict.UNJUDGED for layer in report.layers)
+
+
+def test_a_device_that_is_no_chip_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected a chip's device such as 'fl:0', found 'cpu'"):
+        torch_fl.align(nn.Linear(2, 2), torch.ones(1, 2), device="cpu")
+
+
+def test_a_report_is_json_and_one_line(tmp_path: Path) -> None:
+    report = torch_fl.align(nn.Linear(4, 3), torch.randn(2, 4), precision=False, probe=False)
+    report.to_json(tmp_path / "report.json")
+    data = json.loads((tmp_path / "report.json").read_text())
+    assert data["ok"] is True
+    assert data["first_op"] is None
+    assert data["ops"][0]["op"] == "aten::addmm"
+    assert set(data["ops"][0]["chip"]) == {"max_abs", "max_rel", "nmse", "ulp", "rtol"}
+    assert str(report).startswith("aligned: ")
