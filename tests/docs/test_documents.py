@@ -35,6 +35,7 @@ PAGES = (
     *(
         f"docs/{name}.md"
         for name in (
+            "alignment",
             "configuration",
             "counters",
             "device_names",
