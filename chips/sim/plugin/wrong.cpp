@@ -32,9 +32,7 @@ class Changed {
     args_[i].u.tensor = &tensors_[i];
     return tensors_[i];
   }
-  void set_memory(uint32_t i, void* memory) {
-    tensor(i).address = reinterpret_cast<uint64_t>(memory) + device_.bias;
-  }
+  void set_memory(uint32_t i, void* memory) { tensor(i).address = reinterpret_cast<uint64_t>(memory) + device_.bias; }
   void run(Body right) {
     raw_.args = args_.data();
     right(Call(raw_, &device_));
@@ -261,9 +259,8 @@ void stale_weights(const Call& call, Body right) {
 void cleared_output(const Call& call, Body right) {
   const View out = call.out(0);
   if (is_real(out)) {
-    dispatch_reals(out.dtype, [&](auto zero) {
-      each_offset(out, [&](int64_t at) { out.as<decltype(zero)>()[at] = zero; });
-    });
+    dispatch_reals(out.dtype,
+                   [&](auto zero) { each_offset(out, [&](int64_t at) { out.as<decltype(zero)>()[at] = zero; }); });
   }
   right(call);
 }
@@ -327,7 +324,8 @@ void lost_duplicates(const Call& call, Body right) {
   std::fill_n(out.as<float>(), out.numel, 0.0f);
   for (int64_t i = 0; i < index.numel; ++i) {
     const int64_t row = index_at(index, i);
-    if (row != call.integer(3)) std::copy_n(gradient.as<const float>() + i * width, width, out.as<float>() + row * width);
+    if (row != call.integer(3))
+      std::copy_n(gradient.as<const float>() + i * width, width, out.as<float>() + row * width);
   }
 }
 
