@@ -265,3 +265,19 @@ def test_a_report_is_json_and_one_line(tmp_path: Path) -> None:
     assert data["ops"][0]["op"] == "aten::addmm"
     assert set(data["ops"][0]["chip"]) == {"max_abs", "max_rel", "nmse", "ulp", "rtol"}
     assert str(report).startswith("aligned: ")
+
+
+def test_operators_of_other_libraries_are_judged_too() -> None:
+    library = torch.library.Library("align_test", "DEF")
+    library.define("double(Tensor x) -> Tensor")
+    library.impl("double", lambda x: x * 2, "CPU")
+    library.impl("double", lambda x: x * 2 + (x > 1), "PrivateUse1")  # wrong above 1
+
+    class Doubled(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.ops.align_test.double(x) + 1
+
+    report = torch_fl.align(Doubled(), torch.tensor([0.5, 2.0]), backward=False, precision=False, probe=False)
+    assert report.first_op is not None
+    assert report.first_op.op == "align_test::double"
+    assert "found 5" in report.first_op.reason

@@ -22,6 +22,7 @@ from torch_fl.observe.align.reference import base_name, rules_for
 _UNDEFINED = frozenset(
     "empty new_empty empty_like empty_strided new_empty_strided empty_permuted resize _unsafe_view".split()
 )
+_NO_OPERATORS = ("prim", "profiler")
 _EXACT = frozenset(
     """_to_copy clone copy stack cat zeros zeros_like ones ones_like full full_like new_zeros new_ones new_full arange
     neg abs threshold_backward masked_fill slice_backward select_backward constant_pad_nd fill zero unfold where relu
@@ -114,9 +115,10 @@ class Capture(Watching):  # type: ignore[no-untyped-call]
         return out
 
     def _is_judged(self, func: Any, args: Any, kwargs: Any) -> bool:
-        if func.is_view or func.namespace != "aten" or base_name(name_of(func)) in _UNDEFINED:
+        if func.is_view or func.namespace in _NO_OPERATORS or base_name(name_of(func)) in _UNDEFINED:
             return False
-        if not func._schema.returns:
+        dense = all(t.layout is torch.strided for t in tensors_of((args, kwargs)))
+        if not func._schema.returns or not dense:
             return False
         devices = {t.device.type for t in tensors_of((args, kwargs)) if t.dim()}
         if not devices:

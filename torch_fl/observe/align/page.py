@@ -26,7 +26,7 @@ WORDS = {
     Verdict.RANDOM: "random numbers of the same distribution",
     Verdict.UNJUDGED: "nothing to compare with",
     Verdict.INACCURATE: "more than rounding explains, though near",
-    Verdict.WRONG: "wrong",
+    Verdict.WRONG: "a wrong result",
 }
 
 
