@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the core saw: records of calls, device events, and what is made of them. See docs/design/observe.md."""
+"""Seeing what happens: what left the chip, why, what it cost, how exact and how fast it is. docs/design/observe.md."""

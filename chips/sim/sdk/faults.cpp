@@ -15,6 +15,8 @@ int64_t failing_in = 0;
 std::string wrong_kernel;  // guarded by faults_mutex
 std::atomic<bool> kernel_faults{false};
 std::atomic<bool> wrong_kernels{false};
+std::string slowed_kernel;  // set once, by the environment
+int64_t slowed_percent = -1;
 std::atomic<int64_t> slow_us{0};
 std::atomic<int32_t> failing_init{-1};
 int32_t environment_loss_device = -1;
@@ -52,6 +54,10 @@ void read_fault_environment() {
     wrong_kernel = text;
     wrong_kernels.store(true);
   }
+  if (const char* text = std::getenv("SIMCHIP_SLOW_KERNEL"); text && *text) {
+    slowed_kernel = text;
+    slowed_percent = split_count(slowed_kernel);
+  }
   if (const char* text = std::getenv("SIMCHIP_LOSE_DEVICE"); text && *text) {
     std::string device = text;
     environment_loss_after = split_count(device);
@@ -62,7 +68,7 @@ void read_fault_environment() {
 void inject_from_environment(Device& device) {
   if (environment_oom_bytes && environment_oom_bytes < device.allocation_limit)
     device.allocation_limit = environment_oom_bytes;
-  if (kernel_faults.load() || wrong_kernels.load()) device.set_mode(SIM_MODE_ATTENTION);
+  if (kernel_faults.load() || wrong_kernels.load() || slowed_percent >= 0) device.set_mode(SIM_MODE_ATTENTION);
   if (device.index == environment_loss_device) {
     device.launches_until_loss.store(environment_loss_after);
     device.set_mode(SIM_MODE_ATTENTION);
@@ -84,6 +90,17 @@ simResult strike(Device& device, const char* kernel) {
   std::lock_guard<std::mutex> lock(faults_mutex);
   if (failing_kernel != kernel || failing_in <= 0 || --failing_in != 0) return SIM_SUCCESS;
   return fail(SIM_ERROR_KERNEL_FAILED, "kernel %s failed on device %d (injected fault)", kernel, device.index);
+}
+
+simResult run_kernel(Device& device, const char* name, simKernel kernel, void* packet) {
+  clear_kernel_error();
+  if (slowed_percent <= 0 || slowed_kernel != name) return kernel(&device, packet);
+  const int64_t start = now_ns();
+  const simResult result = kernel(&device, packet);
+  const int64_t end = now_ns(), until = end + (end - start) * slowed_percent / 100;
+  while (now_ns() < until) {
+  }
+  return result;
 }
 
 }  // namespace simchip

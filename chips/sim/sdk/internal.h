@@ -126,6 +126,8 @@ int64_t slow_stream_us();
 bool init_fails(int32_t index);
 /// Counts a launch. SIM_SUCCESS, or the fault that strikes it (with the text set).
 simResult strike(Device& device, const char* kernel);
+/// Runs a kernel on this thread, and longer than it takes if that is asked for.
+simResult run_kernel(Device& device, const char* name, simKernel kernel, void* packet);
 const char* kernel_error();
 void clear_kernel_error();
 int64_t environment_integer(const char* name, int64_t fallback, int64_t low, int64_t high);

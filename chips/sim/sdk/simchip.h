@@ -31,6 +31,7 @@
  *                                default: $CC, else the first of cc, gcc, clang on the PATH
  *   SIMCHIP_THREADS=2            threads that share a large kernel (at most 16; default: 2, or the one core there is)
  *   SIMCHIP_SLOW_STREAM_US=N     delay before each command of a worker
+ *   SIMCHIP_SLOW_KERNEL=name[:p] that kernel takes p percent longer (default: 1), busy, wherever it runs
  *   SIMCHIP_FAIL_KERNEL=name[:n] the n-th launch (default: first) of that kernel fails
  *   SIMCHIP_LOSE_DEVICE=i[:n]    device i is lost at its launch number n (default 1), counted over its streams
  *   SIMCHIP_OOM_AFTER_MB=N       allocations fail beyond N MB per device, though more is reported

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured: a call on a device, and what is known of it before it runs."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Kind(str, enum.Enum):
+    """What a case is about, and so which of its times counts."""
+
+    KERNEL = "kernel"  # one operator: the device's time
+    MODEL = "model"  # end to end
+    COPY = "copy"  # end to end
+    LAUNCH = "launch"  # the host's time until the call returns
+
+
+@dataclass(frozen=True)
+class Work:
+    """A case that is ready to run on one device. ``touched`` are the tensors that it reads, each once."""
+
+    call: Callable[[], Any]
+    touched: tuple[Tensor, ...] = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to measure. ``make`` may be called for any device; its numbers are the same on each."""
+
+    name: str
+    kind: Kind
+    make: Callable[[torch.device], Work]
+    op: str = ""  # the operator, where the case is about one
+    dtype: str = "float32"
+    gradients: bool = False
+    bytes_copied: int = 0  # copies: in one direction
+    on_cpu: bool = True  # it means something there, too
+
+
+def tensors(value: Any) -> Iterator[Tensor]:
+    """Find the tensors in nested lists, tuples, mappings and modules' results."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        yield from tensors(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors(item)
+
+
+def bytes_of(found: Iterable[Tensor]) -> int:
+    """Return the bytes of some tensors, each storage range once."""
+    return sum({(t.data_ptr(), t.numel()): t.numel() * t.element_size() for t in found}.values())

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model that somebody names: ``pkg.module:callable`` or ``file.py:callable``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor, nn
+
+from torch_fl._suggest import did_you_mean
+from torch_fl.observe.baseline.case import tensors
+
+
+class BadModel(ValueError):
+    """A model that cannot be had, and why."""
+
+
+def load(name: str) -> tuple[nn.Module, tuple[Any, ...]]:
+    """Call what a name means; return the module and its inputs."""
+    place, colon, attribute = name.rpartition(":")
+    if not colon or not place or not attribute:
+        raise BadModel(f"{name!r}: expected pkg.module:callable or file.py:callable")
+    module = _module(place)
+    if not hasattr(module, attribute):
+        public = [key for key in vars(module) if not key.startswith("_")]
+        raise BadModel(f"{place} has no {attribute!r}{did_you_mean(attribute, public)}")
+    return _checked(name, getattr(module, attribute))
+
+
+def _module(place: str) -> ModuleType:
+    """Import a module by its dotted name or its file, with what is beside the file importable, as for a script."""
+    path = Path(place)
+    if not place.endswith(".py"):
+        sys.path.insert(0, "")
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            raise BadModel(f"{place}: {error}; a file is named with its .py") from error
+    if not path.is_file():
+        raise BadModel(f"{path}: no such file")
+    sys.path.insert(0, str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _checked(name: str, found: Any) -> tuple[nn.Module, tuple[Any, ...]]:
+    made = found() if callable(found) and not isinstance(found, nn.Module) else found
+    module, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if not isinstance(module, nn.Module):
+        raise BadModel(f"{name} gave {type(module).__name__}, expected an nn.Module or (nn.Module, inputs)")
+    if inputs is None:
+        inputs = getattr(module, "example_inputs", None)
+        inputs = inputs() if callable(inputs) else inputs
+    if inputs is None:
+        raise BadModel(f"{name} gave a module without inputs: have it return (module, inputs)")
+    inputs = inputs if isinstance(inputs, tuple | list) else (inputs,)
+    if not any(isinstance(item, Tensor) for item in tensors(list(inputs))):
+        raise BadModel(f"{name}: there is no tensor among the inputs")
+    return module, tuple(inputs)
