@@ -35,10 +35,12 @@ class Row:
         return self.value >= self.target if self.at_least else self.value <= self.target
 
 
-def arguments(description: str | None, repeats: int = 15) -> argparse.Namespace:
-    """Command line that every benchmark has."""
+def arguments(description: str | None, repeats: int = 15, **more: float) -> argparse.Namespace:
+    """Command line that every benchmark has, and numbers of its own with their defaults."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=repeats, help="interleaved repeats; the median counts")
+    for name, default in more.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
     parser.add_argument("--json", help="write the figures here")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
     return parser.parse_args()

@@ -29,10 +29,10 @@ class Options:
     model: str = ""  # pkg.module:callable or file.py:callable; "": the set
     set: str = "standard"
     device: str = "fl:0"
-    repeats: int = 12  # rounds, all processes together
-    processes: int = 4  # which the rounds are shared out to
-    samples: int = 5  # of a case in a round
-    sample_seconds: float = 0.002  # that a sample lasts at least, by repeating the call
+    repeats: int = 32  # rounds, all processes together
+    processes: int = 8  # which the rounds are shared out to
+    samples: int = 8  # of a case in a round
+    sample_seconds: float = 0.0005  # that a sample lasts at least, by repeating the call
     cpu: bool = True  # the same on the CPU, for scale
     seed: int = 0
 

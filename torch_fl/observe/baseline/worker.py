@@ -6,6 +6,7 @@ It says which case it is about to touch, so that the parent knows what crashed.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
@@ -67,7 +68,7 @@ class Worker:
             self._guarded(case, lambda case: plans.update({case.name: self._plan(case, self._made(case))}))
         for number in range(self.settings["rounds"]):
             for case in small:
-                self._guarded(case, lambda case, number=number: self._renewed(case, plans[case.name], number))
+                self._guarded(case, functools.partial(self._renewed, plans, number))
         for case in everything:
             if case.kind is Kind.MODEL:
                 self._guarded(case, self._whole)
@@ -96,11 +97,11 @@ class Worker:
             self.channel.send(facts=case.name, values=measure.facts(case, work, self.clock, self.device))
         return measure.plan(case, work, self.clock, self.effort)
 
-    def _renewed(self, case: Case, plan: measure.Plan, number: int) -> None:
+    def _renewed(self, plans: dict[str, measure.Plan], number: int, case: Case) -> None:
         """Sample a small case, made anew at another place in memory."""
         place = f"{self.settings['seed']} {self.settings['process']} {number} {case.name}"
         held = measure.padding(self.device, zlib.crc32(place.encode()))
-        self._sample(case, self._made(case), plan, number)
+        self._sample(case, self._made(case), plans[case.name], number)
         del held
 
     def _whole(self, case: Case) -> None:

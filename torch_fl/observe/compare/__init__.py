@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What changed between two runs: operators, routes, accuracy, speed. ``compare(before, after)``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch_fl.observe.baseline.results import Results
+from torch_fl.observe.compare import accuracy, files, operators
+from torch_fl.observe.compare import speed as speeds
+from torch_fl.observe.compare.files import BadComparison, Kind, Loaded
+from torch_fl.observe.compare.options import Normalize, Options
+from torch_fl.observe.compare.result import Change, Comparison, Direction, Speed, SpeedRow, Subject
+
+__all__ = [
+    "BadComparison",
+    "Change",
+    "Comparison",
+    "Direction",
+    "Normalize",
+    "Options",
+    "Speed",
+    "SpeedRow",
+    "Subject",
+    "compare",
+]
+
+File = Results | Path | str
+
+
+def compare(before: File, after: File, options: Options | None = None) -> Comparison:
+    """Compare two results of `baseline.run`, or two files of one of the commands bench, check and report.
+
+    Raises `BadComparison` for files that are none, or that have nothing to say to each other.
+    """
+    chosen = options or Options()
+    first, then = _loaded(before, "before"), _loaded(after, "after")
+    files.check_pair(first, then)
+    if first.baseline is not None and then.baseline is not None:
+        return _baselines(first, then, first.baseline, then.baseline, chosen)
+    if first.kind is Kind.CONFORMANCE:
+        changes = tuple(accuracy.compare(first.rows, then.rows, chosen.min_error))
+        shared = len(first.rows.keys() & then.rows.keys())
+        return _comparison(first, then, changes, compared={"operators with types": shared})
+    taken = operators.taken(first.routes), operators.taken(then.routes)
+    shared = len(taken[0].keys() & taken[1].keys())
+    return _comparison(first, then, tuple(operators.changed_routes(*taken)), compared={"operators": shared})
+
+
+def _loaded(given: File, name: str) -> Loaded:
+    if isinstance(given, Results):
+        versions = given.environment.get("versions", {})
+        return Loaded(Path(name), Kind.BASELINE, given.chip, given, options=given.options, versions=versions)
+    return files.load(Path(given))
+
+
+def _baselines(first: Loaded, then: Loaded, before: Results, after: Results, options: Options) -> Comparison:
+    found = speeds.compare(before, after, options)
+    changes = [
+        *operators.registered(before.registered, after.registered),
+        *operators.routes(before, after),
+        *operators.failures(before, after),
+        *_speed_changes(found),
+    ]
+    names = [{case.name for case in results.cases} for results in (before, after)]
+    compared = {"registered operators": len(after.registered), "cases": len(names[0] & names[1])}
+    return _comparison(first, then, tuple(changes), found, compared, _only(names[0], names[1]))
+
+
+def _speed_changes(speed: Speed | None) -> list[Change]:
+    if speed is None:
+        return []
+    found = [_slower(row.name, row.ratio, f"p {row.p:.2g}", row.op) for row in speed.rows if row.changed]
+    if speed.common_changed:
+        detail = f"p {speed.common_p:.2g}; the CPU's own loop {speed.machine:.2f} times as long"
+        found.append(_slower("all cases together", speed.common, detail, ""))
+    return found
+
+
+def _slower(name: str, ratio: float, detail: str, op: str) -> Change:
+    direction = Direction.WORSE if ratio > 1 else Direction.BETTER
+    words = f"{ratio - 1:+.1%} time"
+    return Change(Subject.SPEED, direction, name, "", words, detail, op)
+
+
+def _only(before: set[str], after: set[str]) -> list[str]:
+    """Say which cases have no counterpart."""
+    parts = (("before", before - after), ("after", after - before))
+    return [f"only {word}: {', '.join(sorted(names))}" for word, names in parts if names]
+
+
+def _comparison(
+    first: Loaded,
+    then: Loaded,
+    changes: tuple[Change, ...],
+    speed: Speed | None = None,
+    compared: dict[str, int] | None = None,
+    notes: list[str] | None = None,
+) -> Comparison:
+    return Comparison(
+        chip=then.chip or first.chip,
+        kind=then.kind.value,
+        before=str(first.file),
+        after=str(then.file),
+        changes=changes,
+        notes=(*_circumstances(first, then), *(notes or [])),
+        speed=speed,
+        compared=compared or {},
+    )
+
+
+def _circumstances(first: Loaded, then: Loaded) -> list[str]:
+    """Tell in what the two runs differ: versions, threads, options."""
+    found = [*_differing("version of ", first.versions, then.versions), *_differing("", first.options, then.options)]
+    if first.baseline is not None and then.baseline is not None:
+        for key in ("threads", "settings", "variables"):
+            sides = (first.baseline.environment.get(key, {}), then.baseline.environment.get(key, {}))
+            found += _differing(f"{key}: ", *sides)
+        if first.baseline.environment.get("cpu") != then.baseline.environment.get("cpu"):
+            found += _differing("", *({"CPU": s.baseline.environment.get("cpu")} for s in (first, then) if s.baseline))
+        sides = first.baseline.device, then.baseline.device
+        found += _differing("device: ", *({"name": side.get("name")} for side in sides))
+    return found
+
+
+def _differing(what: str, first: Any, then: Any) -> list[str]:
+    keys = [key for key in dict.fromkeys([*first, *then]) if first.get(key) != then.get(key)]
+    return [f"{what}{key}: {first.get(key, 'none')} -> {then.get(key, 'none')}" for key in keys]
