@@ -45,6 +45,14 @@ class Kind(str, enum.Enum):
     python = "python"
 
 
+class Normalize(str, enum.Enum):
+    """What `compare` takes out of every time."""
+
+    cases = "cases"
+    cpu = "cpu"
+    none = "none"
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         from torch_fl import __version__
@@ -227,6 +235,54 @@ def check(context: typer.Context) -> None:
     from torch_fl.conformance import cli as conformance  # after prepare(), which says where chips are
 
     conformance.app(args=words, prog_name="torch-fl check")
+
+
+@app.command()
+def bench(
+    model: Annotated[
+        str, typer.Argument(metavar="[MODEL]", help="pkg.module:callable or file.py:callable; default: the set.")
+    ] = "",
+    set: Annotated[
+        str, typer.Option(help="standard, quick, or groups and patterns of cases: quick,matmul,operators/*pool*.")
+    ] = "standard",
+    device: Annotated[str, typer.Option(help="The device.")] = "fl:0",
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds, all processes together.")] = 32,
+    processes: Annotated[int, typer.Option(min=1, help="Processes that share the rounds.")] = 8,
+    cpu: Annotated[bool, typer.Option(" /--no-cpu", help="Leave out the CPU, which is there for scale.")] = True,
+    file: Annotated[Path | None, typer.Option("-o", "--output", help="Write the results, with every sample.")] = None,
+    json: Json = False,
+) -> None:
+    """Measure kernels, end-to-end times, share of the host, copies, memory. Exit status 1 if a case failed."""
+    from torch_fl.cli import bench
+    from torch_fl.observe.baseline import Options
+
+    options = Options(model=model, set=set, device=device, repeats=repeats, processes=processes, cpu=cpu)
+    raise typer.Exit(bench.main(options, file, json))
+
+
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(help="Results of bench, a report of check, or data of report.")],
+    after: Annotated[Path, typer.Argument(help="The same of another build, driver or day.")],
+    normalize: Annotated[
+        Normalize, typer.Option(help="Take out of every time: the median of all cases, a loop of the CPU, nothing.")
+    ] = Normalize.cases,
+    alpha: Annotated[float, typer.Option(min=1e-6, max=0.5, help="Chance of a false alarm about speed.")] = 0.02,
+    min_effect: Annotated[float, typer.Option(min=0.0, help="Smaller changes of time do not count: 0.05.")] = 0.05,
+    fail_on: Annotated[
+        str, typer.Option(help="What makes the exit status 1: operator,route,accuracy,speed,case; or nothing.")
+    ] = "operator,route,accuracy,speed,case",
+    every: Annotated[bool, typer.Option("--all", help="Show the times of every case.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for comments of a CI.")] = False,
+    json: Json = False,
+) -> None:
+    """Compare two runs: operators, routes, accuracy, speed. Exit status 1: something is worse; 2: unusable files."""
+    from torch_fl.cli import compare
+    from torch_fl.observe.compare import options
+
+    chosen = options.Options(options.Normalize(normalize.value), alpha, min_effect)
+    form = "json" if json else "markdown" if markdown else "tables"
+    raise typer.Exit(compare.main(before, after, chosen, fail_on, form, every))
 
 
 @app.command()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -24,6 +25,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))  # as Text: brackets in it are no markup
     Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
+
+
+def pipe_width() -> int:
+    """Return the columns of output that is no terminal: COLUMNS, or many."""
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdigit() and int(columns) >= 40 else PIPE_WIDTH
 
 
 def print_json(value: Any) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_fl.observe.baseline.results import Kind
 
-class Kind(str, enum.Enum):
-    """What a case is about, and so which of its times counts."""
-
-    KERNEL = "kernel"  # one operator: the device's time
-    MODEL = "model"  # end to end
-    COPY = "copy"  # end to end
-    LAUNCH = "launch"  # the host's time until the call returns
+__all__ = ["Case", "Kind", "Work", "bytes_of", "tensors"]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import statistics
 from collections.abc import Iterable, Sequence
@@ -11,10 +12,24 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from torch_fl.observe.baseline.case import Kind
-
 FORMAT = "torch-fl baseline 1"
+
+
+class Kind(str, enum.Enum):
+    """What a case is about, and so which of its times counts."""
+
+    KERNEL = "kernel"  # one operator: the device's time
+    MODEL = "model"  # end to end
+    COPY = "copy"  # end to end
+    LAUNCH = "launch"  # the host's time until the call returns
+
+
 SERIES = {Kind.KERNEL: "device_ns", Kind.MODEL: "total_ns", Kind.COPY: "total_ns", Kind.LAUNCH: "host_ns"}
+
+
+def rounds_of(kind: Kind, rounds: int) -> int:
+    """Return how many of a process's rounds a kind of case takes part in: networks, which take long, in a quarter."""
+    return max(1, rounds // 4) if kind is Kind.MODEL else rounds
 
 
 class BadResults(ValueError):

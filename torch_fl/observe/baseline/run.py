@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from torch_fl.observe.baseline.results import FORMAT, Results
+from torch_fl.observe.baseline.results import FORMAT, Kind, Results, rounds_of
 
 _RESTARTS = 3  # of one process, each without the case that ended it
 
@@ -95,7 +95,8 @@ class _Collector:
         return Results.model_validate(content)
 
     def _tell(self, text: str) -> None:
-        total = max(1, len(self._cases)) * self._options.rounds * self._options.processes
+        of_process = sum(rounds_of(Kind(case["kind"]), self._options.rounds) for case in self._cases.values())
+        total = max(1, of_process * self._options.processes)
         self._watch(Step(min(self._done, total), total, text))
 
     def _process(self, number: int) -> None:

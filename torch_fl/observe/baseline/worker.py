@@ -22,9 +22,14 @@ from torch_fl import _load
 from torch_fl.cli import developing
 from torch_fl.observe.baseline import cases, measure, target
 from torch_fl.observe.baseline.case import Case, Kind, Work
+from torch_fl.observe.baseline.results import rounds_of
 
 _CPU = torch.device("cpu")
 _VARIABLES = ("TORCH_FL", "OMP_", "MKL_", "KMP_", "GOMP_")
+
+
+class BadDevice(ValueError):
+    """A device that there is not."""
 
 
 class Channel:
@@ -45,7 +50,7 @@ class Worker:
 
     def __init__(self, settings: dict[str, Any], channel: Channel) -> None:
         self.settings, self.channel = settings, channel
-        self.device = torch.device(settings["device"])
+        self.device = _device(settings["device"])
         torch.accelerator.set_device_index(self.device.index)
         self.clock = measure.Clock(self.device)
         self.effort = measure.Effort(settings["samples"], settings["sample_seconds"])
@@ -107,7 +112,7 @@ class Worker:
     def _whole(self, case: Case) -> None:
         work = self._made(case)
         plan = self._plan(case, work)
-        for number in range(self.settings["rounds"]):
+        for number in range(rounds_of(case.kind, self.settings["rounds"])):
             self._sample(case, work, plan, number)
 
     def _on_cpu(self, case: Case) -> None:
@@ -121,6 +126,15 @@ class Worker:
         values = measure.sample_round(case, work, plan, self.clock)
         place = {"process": self.settings["process"], "round": number}
         self.channel.send(round=case.name, values={**place, **values})
+
+
+def _device(name: str) -> torch.device:
+    """Return the device that a name means; raises BadDevice."""
+    known = [f"{_load.DEVICE_TYPE}:{row['index']}" for row in _load.core().devices()]
+    full = f"{name}:0" if name == _load.DEVICE_TYPE else name
+    if full not in known:
+        raise BadDevice(f"no device {name!r} (devices: {', '.join(known) or 'none: `torch-fl doctor` says why'})")
+    return torch.device(full)
 
 
 def _copied(build: tuple[torch.nn.Module, tuple[Any, ...]]) -> tuple[torch.nn.Module, tuple[Any, ...]]:
@@ -182,7 +196,7 @@ def main() -> int:
     try:
         worker = Worker(settings, channel)
         everything = worker.cases()
-    except (cases.UnknownSet, target.BadModel, RuntimeError) as error:
+    except (cases.UnknownSet, target.BadModel, BadDevice) as error:
         channel.send(refused=str(error))
         return 2
     rows = [

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results as tables for people: one for each group of cases, with units, in 80 columns or more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from torch_fl.observe.baseline.results import CaseResult, Kind, Results, Spread
+from torch_fl.observe.baseline.roofline import roof
+
+Cell = Callable[[CaseResult], str]
+
+
+def show(console: Console, results: Results) -> None:
+    """Print what was measured, where, and how."""
+    console.print(_head(results), highlight=False, soft_wrap=False)
+    groups: dict[str, list[CaseResult]] = {}
+    for case in results.cases:
+        groups.setdefault(case.name.partition("/")[0], []).append(case)
+    for name, cases in groups.items():
+        console.print(_table(name, cases, results))
+    failed = [case for case in results.cases if case.error]
+    for case in failed:
+        console.print(Text(f"failed: {case.name}: {case.error}", style="red"))
+    console.print(Text(_legend(results)), style="dim")
+
+
+def _head(results: Results) -> Text:
+    device, environment = results.device, results.environment
+    versions, threads = environment["versions"], environment["threads"]
+    lines = [
+        f"{results.chip}: {device['name']} ({device['vendor']}), driver {device['driver_version'] or 'unknown'}",
+        f"torch {versions['torch']}, torch-fl {versions['torch_fl']}, plugin {versions['plugin'] or 'unknown'}; "
+        f"{environment['cpu'] or 'CPU'}, {threads['torch']} threads on {threads['allowed_cores']} cores",
+    ]
+    if device.get("peak_flops") or device.get("peak_bandwidth"):
+        peaks = (rate(device.get("peak_flops", 0), "FLOP/s"), rate(device.get("peak_bandwidth", 0), "B/s"))
+        lines.append(f"peaks that the chip names: {' and '.join(filter(None, peaks))}")
+    return Text("\n".join(lines))
+
+
+def _legend(results: Results) -> str:
+    rounds = results.options
+    text = (
+        f"Medians of {rounds['repeats']} rounds in {rounds['processes']} processes (networks: fewer); +-: half the "
+        f"distance between the quartiles. Kernels are timed by {results.timer}. GB/s counts each argument and result "
+        "once."
+    )
+    has_roof = any(roof(case, results).share is not None for case in results.cases)
+    return text + (" Of roof: of the named peak that bounds the case (c: compute, m: memory)." if has_roof else "")
+
+
+def _table(name: str, cases: Sequence[CaseResult], results: Results) -> Table:
+    columns = _columns(cases, results)
+    table = Table(title=name, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, title_style="bold")
+    for title in columns:
+        first = title == "case"
+        table.add_column(title, overflow="fold", justify="left" if first else "right", no_wrap=not first)
+    for case in cases:
+        if not case.error:
+            table.add_row(*(Text(cell(case)) for cell in columns.values()))
+    return table
+
+
+def _columns(cases: Sequence[CaseResult], results: Results) -> dict[str, Cell]:
+    """Return the columns of which at least one case has something to say."""
+    kind = cases[0].kind
+    columns: dict[str, Cell] = {
+        "case": lambda case: case.name.partition("/")[2],
+        {Kind.LAUNCH: "until it returns", Kind.KERNEL: "device"}.get(kind, "end to end"): lambda case: with_spread(
+            case.time()
+        ),
+    }
+    if kind in (Kind.LAUNCH, Kind.KERNEL):
+        columns["end to end"] = lambda case: duration(case.time("total_ns").median)
+    if kind is Kind.MODEL:
+        columns["device"] = lambda case: duration(case.time("device_ns").median)
+    columns |= {
+        "CPU": lambda case: duration(case.cpu_time().median),
+        "x CPU": _times,
+        "GFLOP/s": lambda case: _number(roof(case, results).flops / 1e9),
+        "GB/s": lambda case: _number(roof(case, results).bandwidth / 1e9) if kind in (Kind.KERNEL, Kind.COPY) else "",
+        "of roof": lambda case: _roof(case, results),
+        "on host": _host,
+        "peak": lambda case: size(case.memory_peak) if kind is Kind.MODEL else "",
+    }
+    return {title: cell for title, cell in columns.items() if any(cell(case) for case in cases)}
+
+
+def _times(case: CaseResult) -> str:
+    """How many times as fast as the CPU, end to end."""
+    mine, there = case.time("total_ns").median, case.cpu_time().median
+    return f"{there / mine:.2f}" if mine and there else ""
+
+
+def _roof(case: CaseResult, results: Results) -> str:
+    found = roof(case, results)
+    return "" if found.share is None else f"{found.share:.0%} {found.bound[0]}"
+
+
+def _host(case: CaseResult) -> str:
+    """The share of calls, and of time, that left the chip."""
+    share = case.host_share_of_calls()
+    return f"{share:.0%}, {case.host_share_of_time:.0%} of time" if share else ""
+
+
+def _number(value: float) -> str:
+    if not value:
+        return ""
+    return f"{value:.2f}" if value < 10 else f"{value:.0f}"
+
+
+def duration(nanoseconds: float) -> str:
+    """Write a time with three digits and its unit."""
+    if not nanoseconds:
+        return ""
+    for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
+        if nanoseconds < 999.5 * scale:
+            return f"{_three(nanoseconds / scale)} {unit}"
+    return f"{_three(nanoseconds / 1e9)} s"
+
+
+def with_spread(spread: Spread) -> str:
+    """Write a median with its spread."""
+    return f"{duration(spread.median)} +-{spread.relative:3.0%}" if spread.median else ""
+
+
+def _three(value: float) -> str:
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+
+
+def size(count: float) -> str:
+    """Write bytes with their unit."""
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= scale:
+            return f"{_three(count / scale)} {unit}"
+    return f"{count:.0f} B" if count else ""
+
+
+def rate(value: float, unit: str) -> str:
+    """Write a rate with its unit."""
+    if not value:
+        return ""
+    for letter, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if value >= scale:
+            return f"{_three(value / scale)} {letter}{unit}"
+    return f"{value:.0f} {unit}"
