@@ -36,6 +36,7 @@ PAGES = (
         f"docs/{name}.md"
         for name in (
             "alignment",
+            "baseline",
             "configuration",
             "counters",
             "device_names",

@@ -27,6 +27,8 @@ class DeviceRecord:
     dtypes: tuple[str, ...]  # that its kernels compute with
     compute_units: int  # 0 where the chip does not say
     clock_mhz: int  # 0 where the chip does not say
+    peak_flops: float = 0.0  # float32 operations a second; 0 where the chip does not say
+    peak_bandwidth: float = 0.0  # bytes a second; 0 where the chip does not say
 
     def __str__(self) -> str:
         return f"{self.device}  {self.chip}  {self.name} ({self.vendor}), {self.memory / 2**20:.0f} MiB"
@@ -68,6 +70,8 @@ def _device_record(row: dict[str, Any]) -> DeviceRecord:
         dtypes=tuple(row["dtypes"]),
         compute_units=row["compute_units"],
         clock_mhz=row["clock_mhz"],
+        peak_flops=row["peak_flops"],
+        peak_bandwidth=row["peak_bandwidth"],
     )
 
 

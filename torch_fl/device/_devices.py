@@ -23,6 +23,8 @@ class DeviceProperties(NamedTuple):
     clock_mhz: int
     capabilities: tuple[str, ...]
     dtypes: tuple[str, ...]
+    peak_flops: float = 0.0  # float32 operations a second; 0 where the chip does not say
+    peak_bandwidth: float = 0.0  # bytes a second; 0 where the chip does not say
 
 
 def is_available() -> bool:
@@ -111,6 +113,8 @@ def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
         clock_mhz=row["clock_mhz"],
         capabilities=tuple(row["capabilities"]),
         dtypes=tuple(row["dtypes"]),
+        peak_flops=row["peak_flops"],
+        peak_bandwidth=row["peak_bandwidth"],
     )
 
 

@@ -63,7 +63,7 @@ def test(differences: Differences, alpha: float) -> list[Tested]:
             if i == 0:
                 own.append(t)
     ordered = sorted(highest)
-    critical = ordered[min(len(ordered) - 1, int((1 - alpha) * len(ordered)))]
+    critical = ordered[-max(1, int(alpha * len(ordered)))]
     return [
         Tested(
             statistics.median(row), _share_at_least(ordered, t), critical * (_error(sum(row), square, pairs) + floor)

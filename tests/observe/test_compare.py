@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What changed between two runs: the test of times, operators, routes, accuracy, and files that are none."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import statistics as plain
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.helpers import command
+from tests.observe.made_up import CASES, results
+from torch_fl.conformance import report as conformance_report
+from torch_fl.conformance.verdict import Row, Verdict
+from torch_fl.observe.baseline.results import Results
+from torch_fl.observe.compare import (
+    BadComparison,
+    Comparison,
+    Direction,
+    Normalize,
+    Options,
+    Subject,
+    compare,
+    render,
+    statistics,
+)
+
+REPEATS = 60
+
+
+def changed(found: Comparison) -> list[str]:
+    return [change.name for change in found.changes]
+
+
+# ---- The test of times
+
+
+def test_p_is_the_share_of_flips_with_as_large_a_maximum() -> None:
+    rows = [[0.2, 0.21, 0.19, 0.2], [0.01, -0.02, 0.015, 0.0], [-0.05, 0.04, 0.01, -0.03]]
+    floor = plain.median(math.sqrt(sum(x * x for x in row) / 4) for row in rows) / 2 + 0.003
+
+    def statistic(values: list[float]) -> float:
+        return abs(plain.mean(values)) / (plain.stdev(values) / 2 + floor)
+
+    maxima = [
+        max(statistic([sign * x for sign, x in zip(signs, row)]) for row in rows)
+        for signs in itertools.product((1, -1), repeat=4)
+    ]
+    expected = [sum(m >= statistic(row) - 1e-12 for m in maxima) / 16 for row in rows]
+    assert [tested.p for tested in statistics.test(rows, 0.1)] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 8, 20])
+def test_no_p_is_below_what_so_many_pairs_can_give(pairs: int) -> None:
+    (tested,) = statistics.test([[0.5] * pairs], 0.05)
+    assert tested.p == pytest.approx(statistics.smallest_p(pairs))
+
+
+def test_a_detectable_difference_would_have_been_found() -> None:
+    rows = [[0.01, -0.02, 0.015, 0.0, 0.01, -0.01, 0.005, -0.015]] * 9
+    least = statistics.test(rows, 0.02)[0].detectable
+    noise = rows[0]
+    mean = plain.mean(noise)
+    for factor, wanted in ((1.6, True), (0.4, False)):
+        slowed = [value - mean + factor * least for value in noise]
+        assert (statistics.test([slowed, *rows[1:]], 0.02)[0].p <= 0.02) is wanted
+
+
+def test_two_runs_of_one_build_seldom_differ_and_a_slow_kernel_is_named() -> None:
+    alarms = named = others = 0
+    for repeat in range(REPEATS):
+        before, after = results(2 * repeat), results(2 * repeat + 1)
+        alarms += bool(compare(before, after).changes)
+        name = f"operators/op{repeat % CASES}"
+        found = changed(compare(before, results(2 * repeat + 1, slow={name: 1.2})))
+        named += name in found
+        others += bool(set(found) - {name})
+    assert alarms <= 0.05 * REPEATS
+    assert named >= 0.95 * REPEATS
+    assert others <= 0.05 * REPEATS
+
+
+def test_a_small_change_is_none_and_a_faster_kernel_is_better() -> None:
+    assert not compare(results(1), results(2, slow={"operators/op3": 1.03})).changes
+    (change,) = compare(results(1), results(2, slow={"operators/op3": 0.7})).changes
+    assert (change.name, change.direction, change.op) == ("operators/op3", Direction.BETTER, "aten::op3")
+
+
+@pytest.mark.parametrize("normalize", [Normalize.CASES, Normalize.CPU])
+def test_a_slower_machine_is_no_regression(normalize: Normalize) -> None:
+    found = compare(results(1), results(2, speed=1.4, loop=1.4), Options(normalize=normalize))
+    assert not found.changes
+    assert found.speed is not None
+    assert found.speed.common == pytest.approx(1.4, rel=0.05)
+    assert found.speed.machine == pytest.approx(1.4, rel=0.05)
+
+
+def test_a_build_that_is_slower_everywhere_is_one() -> None:
+    (change,) = compare(results(1), results(2, speed=1.4)).changes
+    assert (change.name, change.direction) == ("all cases together", Direction.WORSE)
+    without = compare(results(1), results(2, speed=1.4), Options(normalize=Normalize.NONE))
+    assert len(without.regressions()) > CASES / 2
+
+
+def test_few_cases_are_measured_by_the_loop_of_the_cpu() -> None:
+    found = compare(results(1, cases=2), results(2, cases=2, speed=1.3, loop=1.3))
+    assert not found.changes
+    assert found.speed is not None
+    assert "CPU" in found.speed.normalized
+
+
+def test_too_few_pairs_are_told_of() -> None:
+    before, after = results(1, processes=1), results(2, processes=1, slow={"operators/op3": 3.0})
+    found = compare(before, after)
+    assert found.speed is not None
+    assert not found.speed.tested
+    assert not found.changes
+    assert "--processes" in render.about(found.speed)[-1]
+    assert "operators/op3" in changed(compare(before, after, Options(alpha=0.13)))
+
+
+# ---- Operators and routes
+
+
+def registered(*rows: tuple[str, str, list[str]]) -> list[dict[str, Any]]:
+    return [{"op": op, "route": route, "dtypes": dtypes} for op, route, dtypes in rows]
+
+
+def test_operators_and_types_that_are_lost_and_gained() -> None:
+    before = results(
+        1,
+        registered=registered(
+            ("aten::a", "kernel", ["float32", "int64"]), ("aten::b", "kernel", []), ("aten::c", "kernel", [])
+        ),
+    )
+    after = results(
+        2,
+        registered=registered(
+            ("aten::a", "kernel", ["float32"]), ("aten::b", "kernel", ["float32"]), ("aten::d", "portable", [])
+        ),
+    )
+    found = {(change.name, change.direction.value, change.after) for change in compare(before, after).changes}
+    assert found == {
+        ("aten::a", "worse", "int64"),
+        ("aten::b", "worse", "some: it took any"),
+        ("aten::c", "worse", "gone"),
+        ("aten::d", "better", "portable"),
+    }
+
+
+def routed(seed: int, *routes: tuple[str, str]) -> Results:
+    found = results(seed)
+    rows = [{"op": op, "route": route, "reason": "why", "calls": 3} for op, route in routes]
+    content = found.model_dump(mode="json")
+    content["cases"][0]["routes"] = rows
+    return Results.model_validate(content)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "direction"),
+    [
+        (["kernel"], ["host"], Direction.WORSE),
+        (["kernel"], ["portable"], Direction.WORSE),
+        (["kernel"], ["kernel", "host"], Direction.WORSE),
+        (["host"], ["decomposed"], Direction.BETTER),
+        (["kernel", "host"], ["portable", "host"], Direction.WORSE),
+    ],
+)
+def test_routes_that_changed(was: list[str], now: list[str], direction: Direction) -> None:
+    before, after = (routed(seed, *(("aten::x", route) for route in side)) for seed, side in ((1, was), (2, now)))
+    (change,) = compare(before, after).of(Subject.ROUTE)
+    assert (change.name, change.direction, change.after) == ("aten::x", direction, ", ".join(now))
+
+
+def test_an_operator_that_is_called_only_now_and_on_the_host_is_worse() -> None:
+    (change,) = compare(routed(1, ("aten::x", "decomposed")), routed(2, ("aten::y", "host"))).of(Subject.ROUTE)
+    assert (change.name, change.direction, change.detail) == ("aten::y", Direction.WORSE, "why")
+
+
+def test_a_case_that_fails_now_is_worse() -> None:
+    content = results(2).model_dump(mode="json")
+    content["cases"][4] |= {"error": "RuntimeError: no", "rounds": []}
+    (change,) = compare(results(1), Results.model_validate(content)).changes
+    assert (change.subject, change.name, change.detail) == (Subject.CASE, "operators/op4", "RuntimeError: no")
+
+
+# ---- Accuracy
+
+
+def conformance(tmp_path: Path, name: str, *rows: Row, chip: str = "made") -> Path:
+    device = {"name": "Made Up", "plugin_version": "1", "driver_version": "1", "vendor": "Nobody"}
+    made = conformance_report.make(chip, {"device": device, "plugins": []}, {"mode": "test"}, rows)
+    return conformance_report.write(made, tmp_path / name)[0]
+
+
+def row(op: str, verdict: Verdict = Verdict.STRICT, nmse: float = 1e-15, **more: Any) -> Row:
+    return Row(op, "float32", "test", verdict, cases=3, routes={"kernel": 3}, nmse=nmse, bound=1e-14, **more)
+
+
+def test_conformance_reports_tell_of_accuracy(tmp_path: Path) -> None:
+    before = conformance(
+        tmp_path,
+        "before.json",
+        row("aten::a"),
+        row("aten::b"),
+        row("aten::c", Verdict.BASIC),
+        row("aten::d"),
+        row("aten::e"),
+    )
+    after = conformance(
+        tmp_path,
+        "after.json",
+        row("aten::a", nmse=5e-15),
+        row("aten::b", Verdict.FAILED, reason="axis"),
+        row("aten::c"),
+        row("aten::d", Verdict.UNTESTED, reason="no kernel"),
+        row("aten::e", nmse=2e-15),
+    )
+    found = {(c.subject.value, c.name.split()[0], c.direction.value) for c in compare(before, after).changes}
+    assert found == {
+        ("accuracy", "aten::a", "worse"),
+        ("accuracy", "aten::b", "worse"),
+        ("accuracy", "aten::c", "better"),
+        ("operator", "aten::d", "worse"),
+    }
+
+
+def test_tables_of_the_conformance_kit_tell_the_same(tmp_path: Path) -> None:
+    for name, rows in (("before", [row("aten::a")]), ("after", [row("aten::a", Verdict.BASIC)])):
+        conformance_report.write_csv(rows, tmp_path / f"{name}.csv")
+    (change,) = compare(tmp_path / "before.csv", tmp_path / "after.csv").changes
+    assert (change.subject, change.before, change.after) == (Subject.ACCURACY, "STRICT", "BASIC")
+
+
+# ---- Files
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> Path:
+    file = tmp_path / "before.json"
+    results(1).write(file)
+    return file
+
+
+def damaged(before: Path, change: Any) -> Path:
+    content = json.loads(before.read_text())
+    change(content)
+    file = before.with_name("damaged.json")
+    file.write_text(json.dumps(content))
+    return file
+
+
+def test_a_file_that_was_cut_off_says_so(before: Path, tmp_path: Path) -> None:
+    file = tmp_path / "cut.json"
+    text = before.read_text()
+    for length in (0, 1, len(text) // 2, len(text) - 3):
+        file.write_text(text[:length])
+        with pytest.raises(BadComparison, match=r"cut\.json, line 1, column \d+: not JSON: it ends in the middle"):
+            compare(before, file)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.update(format="torch-fl baseline 2"), "written by another version of torch-fl"),
+        (lambda c: c.pop("format"), "no results of `torch-fl bench`"),
+        (lambda c: c["cases"][3]["rounds"][2].pop("total_ns"), r"cases\.3\.rounds\.2\.total_ns: Field required"),
+        (lambda c: c["cases"][3].update(kind="kernels"), r"cases\.3\.kind: Input should be"),
+        (lambda c: c["cases"].append(c["cases"][0]), "the case 'operators/op0' stands twice"),
+        (lambda c: c.update(chip="other"), "is about the chip 'made', .* about 'other'"),
+        (lambda c: c["options"].update(samples=50), "measured with samples 5, .* with 50"),
+    ],
+)
+def test_files_that_cannot_be_compared_say_why(before: Path, change: Any, message: str) -> None:
+    with pytest.raises(BadComparison, match=message) as error:
+        compare(before, damaged(before, change))
+    assert "damaged.json" in str(error.value)
+
+
+def test_other_files_are_refused(before: Path, tmp_path: Path) -> None:
+    report = conformance(tmp_path, "report.json", row("aten::a"))
+    with pytest.raises(BadComparison, match="of different kinds: compare files of one command"):
+        compare(before, report)
+    report.write_text(report.read_text().replace("STRICT", "BASIC"))
+    with pytest.raises(BadComparison, match="changed after the run"):
+        compare(report, report)
+    with pytest.raises(BadComparison, match="No such file"):
+        compare(before, tmp_path / "none.json")
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(BadComparison, match="it has no column 'op'"):
+        compare(tmp_path / "x.csv", tmp_path / "x.csv")
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadComparison, match="not even text"):
+        compare(before, tmp_path / "bytes.json")
+
+
+def test_circumstances_that_differ_are_told(before: Path) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["environment"]["versions"]["plugin"] = "2"
+        content["cases"].pop()
+
+    notes = compare(before, damaged(before, change)).notes
+    assert "version of plugin: 1 -> 2" in notes
+    assert "only before: operators/op19" in notes
+
+
+# ---- The command
+
+
+def test_exit_status_and_output_of_the_command(before: Path, tmp_path: Path) -> None:
+    after = tmp_path / "after.json"
+    results(2, slow={"operators/op3": 1.3}).write(after)
+    result = command("compare", before, after, COLUMNS="80")
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "operators/op3" in result.stdout
+    assert "Westfall-Young" in " ".join(result.stdout.split())
+    assert all(len(line) <= 80 for line in result.stdout.splitlines())
+    assert "\N{HORIZONTAL ELLIPSIS}" not in result.stdout
+    assert command("compare", before, after, "--fail-on", "operator,route").returncode == 0
+    assert command("compare", before, before).returncode == 0
+    wrong = command("compare", before, after, "--fail-on", "sped")
+    assert wrong.returncode == 2
+    assert "did you mean 'speed'" in wrong.stderr
+    missing = command("compare", before, tmp_path / "none.json")
+    assert (missing.returncode, "No such file" in missing.stderr) == (2, True)
+
+
+def test_json_and_markdown(before: Path, tmp_path: Path) -> None:
+    after = tmp_path / "after_1.json"
+    results(2, slow={"operators/op3": 1.3}).write(after)
+    found = json.loads(command("compare", before, after, "--json").stdout)
+    assert [change["op"] for change in found["changes"]] == ["aten::op3"]
+    text = command("compare", before, after, "--markdown").stdout
+    assert "| worse | speed | operators/op3 |  |" in text
+    assert "after\\_1.json" in text
+
+
+def test_a_run_that_is_too_short_to_tell_is_no_success(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        results(seed, processes=1).write(tmp_path / f"{seed}.json")
+    result = command("compare", tmp_path / "1.json", tmp_path / "2.json")
+    assert result.returncode == 2
+    assert "speed could not be tested" in result.stderr
+
+
+def test_comparing_needs_no_chip_and_no_torch(before: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "torch_fl", "compare", before, before],
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    modules = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert "torch_fl.observe.compare" in modules
+    assert "torch" not in modules
+
+
+# ---- From end to end, on the simulator
+
+_REAL = """
+import os, sys
+from torch_fl.observe import baseline
+from torch_fl.observe.compare import Options, compare
+def measured(percent):
+    os.environ["SIMCHIP_SLOW_KERNEL"] = f"aten::gelu:{percent}"
+    names = ["gelu", "exp", "tanh", "sigmoid", "where.self", "argmax", "cumsum", "gather", "_softmax"]
+    words = ",".join(["quick", *(f"operators/{name}" for name in names)])
+    return baseline.run(set=words, cpu=False, processes=1, repeats=8)
+before, after = measured(0), measured(100)
+found = compare(before, after).regressions()
+print([change.name for change in found])
+"""
+
+
+def test_a_kernel_that_takes_twice_as_long_is_named() -> None:
+    environment = {**os.environ, "SIMCHIP_THREADS": "1", "SIMCHIP_INLINE": "1", "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(
+        [sys.executable, "-c", _REAL], env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert result.returncode == 0, result.stderr
+    assert "operators/gelu" in result.stdout
