@@ -19,9 +19,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import common
-
-common.environment(SIMCHIP_THREADS="1", SIMCHIP_INLINE="1")
-
 from torch_fl.observe.baseline import Results
 from torch_fl.observe.compare import Comparison, Options, Subject, compare
 
@@ -84,6 +81,7 @@ class Score:
 
 
 def main() -> None:
+    common.environment(SIMCHIP_THREADS="1", SIMCHIP_INLINE="1")
     options = common.arguments(__doc__, repeats=20, processes=8, alpha=0.02)
     judge = Options(alpha=options.alpha)
     names = [name for name in KERNELS if name not in BYSTANDERS]

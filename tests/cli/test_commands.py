@@ -30,7 +30,7 @@ def test_the_console_script_is_the_same_program() -> None:
     code = "import sys; sys.argv = ['/somewhere/bin/torch-fl', '--help']; from torch_fl.cli import main; main()"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.startswith("Usage: torch-fl [OPTIONS] COMMAND")
-    for name in ("devices", "doctor", "ops", "validate", "schema", "new", "build", "check"):
+    for name in ("devices", "doctor", "ops", "validate", "schema", "new", "build", "check", "bench", "compare"):
         assert f"\n  {name} " in result.stdout
 
 

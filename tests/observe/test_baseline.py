@@ -165,9 +165,9 @@ def test_models_that_are_none(models: Path, model: str, message: str) -> None:
 
 
 def test_wrong_options_are_told_of() -> None:
-    with pytest.raises(baseline.BenchError, match="none.py: no such file"):
+    with pytest.raises(baseline.BenchError, match=r"none\.py: no such file"):
         baseline.run(model="none.py:f", processes=1)
-    with pytest.raises(baseline.BenchError, match="no device 'fl:9' \\(devices: fl:0"):
+    with pytest.raises(baseline.BenchError, match=r"no device 'fl:9' \(devices: fl:0"):
         baseline.run(device="fl:9", processes=1)
     with pytest.raises(baseline.BenchError, match="repeats is 0"):
         baseline.run(repeats=0)

@@ -182,18 +182,18 @@ def test_kernel_failure(library: str, inline: str) -> None:
 @pytest.mark.parametrize("inline", ["0", "1"])
 def test_slow_kernel(library: str, inline: str) -> None:
     code = """
-    x, out = torch.ones(1 << 20), torch.empty(1 << 20)
-    def best(name):
+    x, out = torch.ones(1 << 16), torch.empty(1 << 16)
+    def best(name, args):
         times = []
         for _ in range(15):
             start = time.perf_counter()
-            chip.run(name, [x, x, 1] if "add" in name else [x, x], [out], torch.float32)
+            chip.run(name, args, [out], torch.float32)
             times.append(time.perf_counter() - start)
         return min(times)
-    add, mul = best("aten::add.Tensor"), best("aten::mul.Tensor")
-    assert add > 2 * mul, (add, mul)
+    add, mul = best("aten::add.Tensor", [x, x, 1]), best("aten::mul.Tensor", [x, x])
+    assert add > 3 * mul, (add, mul)  # a hundred times the kernel, but the copies round it take as long as ever
     """
-    passes(library, code, SIMCHIP_SLOW_KERNEL="aten::add.Tensor:3000", SIMCHIP_INLINE=inline)
+    passes(library, code, SIMCHIP_SLOW_KERNEL="aten::add.Tensor:10000", SIMCHIP_INLINE=inline)
 
 
 @pytest.mark.parametrize("inline", ["0", "1"])
