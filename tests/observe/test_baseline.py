@@ -56,6 +56,12 @@ def crash():
     return Crash(), torch.randn(4, 8)
 def text():
     return "no module"
+def named():
+    return Net(), {"x": torch.randn(4, 8)}
+class Knows(Net):
+    example_input_array = torch.randn(2, 8)
+def nothing():
+    return Net(), (3,)
 """
 
 
@@ -152,6 +158,7 @@ def test_a_case_that_ends_the_process_is_told_and_the_rest_goes_on(models: Path)
     [
         ("{file}:mad", "has no 'mad'; did you mean 'made'?"),
         ("{file}:bare", "a module without inputs: have it return (module, inputs)"),
+        ("{file}:nothing", "there is no tensor among the inputs"),
         ("{file}:text", "gave str, expected an nn.Module"),
         ("{file}", "expected pkg.module:callable or file.py:callable"),
         ("no_such_package:f", "a file is named with its .py"),
@@ -162,6 +169,13 @@ def test_models_that_are_none(models: Path, model: str, message: str) -> None:
     with pytest.raises(target.BadModel) as error:
         target.load(model.format(file=models))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["made", "crash", "named", "Knows"])
+def test_inputs_may_be_given_in_any_form(models: Path, name: str) -> None:
+    module, args, named = target.load(f"{models}:{name}")
+    (x,) = (*args, *named.values())
+    assert module.eval()(*args, **named).shape == (x.shape[0], 8)
 
 
 def test_wrong_options_are_told_of() -> None:

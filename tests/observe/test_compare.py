@@ -239,6 +239,18 @@ def test_tables_of_the_conformance_kit_tell_the_same(tmp_path: Path) -> None:
     assert (change.subject, change.before, change.after) == (Subject.ACCURACY, "STRICT", "BASIC")
 
 
+def test_reports_tell_of_routes(tmp_path: Path) -> None:
+    for name, route in (("before", "kernel"), ("after", "host")):
+        row = {"op": "aten::x", "chip": "made", "route": route, "reason": "why", "calls": 2}
+        content = {"version": 1, "groups": [row], "fallbacks": [], "candidates": []}
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    found = compare(tmp_path / "before.json", tmp_path / "after.json")
+    assert [str(change) for change in found.changes] == ["route worse: aten::x: kernel -> host"]
+    (tmp_path / "after.json").write_text(json.dumps({**content, "version": 2}))
+    with pytest.raises(BadComparison, match="expected a report of version 1, found 2"):
+        compare(tmp_path / "before.json", tmp_path / "after.json")
+
+
 # ---- Files
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from torch_fl.observe.baseline.results import Kind
 
@@ -38,14 +39,8 @@ class Case:
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
-    """Find the tensors in nested lists, tuples, mappings and modules' results."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        yield from tensors(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from tensors(item)
+    """Find the tensors in nested containers, such as arguments and results of modules."""
+    yield from (leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor))
 
 
 def bytes_of(found: Iterable[Tensor]) -> int:

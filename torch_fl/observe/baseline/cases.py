@@ -11,12 +11,15 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from torch_fl._suggest import did_you_mean
 from torch_fl.observe.baseline import models, operators
 from torch_fl.observe.baseline.case import Case, Kind, Work, tensors
 
 SIZES = ("standard", "quick")
+# A module, and the positional and named arguments of a call.
+Build = Callable[[], tuple[nn.Module, tuple[Any, ...], dict[str, Any]]]
 _LEARNING_RATE = 1e-4
 
 
@@ -99,46 +102,39 @@ def _networks(size: str) -> dict[str, tuple[Callable[[], nn.Module], Callable[[]
 
 def _network(size: str, name: str) -> Iterator[Case]:
     build, inputs = _networks(size)[name]
-    yield from of_module(name, lambda: (build(), (inputs(),)))
+    yield from of_module(name, lambda: (build(), (inputs(),), {}))
 
 
-def of_module(name: str, build: Callable[[], tuple[nn.Module, tuple[Any, ...]]]) -> Iterator[Case]:
+def of_module(name: str, build: Build) -> Iterator[Case]:
     """Return the cases of a network: its forward pass, and a training step with plain gradient descent."""
     forward, training = (functools.partial(step, build) for step in (_forward, _training))
     yield Case(f"{name}/forward", Kind.MODEL, forward)
     yield Case(f"{name}/training step", Kind.MODEL, training, gradients=True)
 
 
-def _moved(value: Any, device: torch.device) -> Any:
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: _moved(item, device) for key, item in value.items()}
-    return type(value)(_moved(item, device) for item in value) if isinstance(value, list | tuple) else value
+def _placed(build: Build, device: torch.device) -> tuple[nn.Module, Callable[[], Any], tuple[Tensor, ...]]:
+    """Return a module on a device, its call, and the tensors that it reads."""
+    module, args, named = build()
+    module.to(device)
+    args, named = tree_map_only(Tensor, lambda t: t.to(device), (args, named))
+    touched = (*module.parameters(), *module.buffers(), *tensors((args, named)))
+    return module, lambda: module(*args, **named), touched
 
 
-def _placed(
-    build: Callable[[], tuple[nn.Module, tuple[Any, ...]]], device: torch.device
-) -> tuple[nn.Module, tuple[Any, ...], tuple[Tensor, ...]]:
-    module, inputs = build()
-    module, moved = module.to(device), _moved(inputs, device)
-    return module, moved, (*module.parameters(), *module.buffers(), *tensors(moved))
-
-
-def _forward(build: Callable[[], tuple[nn.Module, tuple[Any, ...]]], device: torch.device) -> Work:
-    module, inputs, touched = _placed(build, device)
+def _forward(build: Build, device: torch.device) -> Work:
+    module, call, touched = _placed(build, device)
     module.eval()
-    return Work(lambda: module(*inputs), touched)
+    return Work(call, touched)
 
 
-def _training(build: Callable[[], tuple[nn.Module, tuple[Any, ...]]], device: torch.device) -> Work:
-    module, inputs, touched = _placed(build, device)
+def _training(build: Build, device: torch.device) -> Work:
+    module, call, touched = _placed(build, device)
     module.train()
     optimizer = torch.optim.SGD(module.parameters(), _LEARNING_RATE)
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        result = next(t for t in tensors(module(*inputs)) if t.is_floating_point())
+        result = next(t for t in tensors(call()) if t.is_floating_point())
         result.square().mean().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 

@@ -10,18 +10,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from torch_fl._suggest import did_you_mean
 from torch_fl.observe.baseline.case import tensors
+
+Target = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]  # with the positional and named arguments of a call
+_ATTRIBUTES = ("dummy_inputs", "example_inputs", "example_input_array")  # of transformers, and of Lightning
 
 
 class BadModel(ValueError):
     """A model that cannot be had, and why."""
 
 
-def load(name: str) -> tuple[nn.Module, tuple[Any, ...]]:
-    """Call what a name means; return the module and its inputs."""
+def load(name: str) -> Target:
+    """Call what a name means; return the module and its arguments."""
     place, colon, attribute = name.rpartition(":")
     if not colon or not place or not attribute:
         raise BadModel(f"{name!r}: expected pkg.module:callable or file.py:callable")
@@ -53,17 +56,16 @@ def _module(place: str) -> ModuleType:
     return module
 
 
-def _checked(name: str, found: Any) -> tuple[nn.Module, tuple[Any, ...]]:
+def _checked(name: str, found: Any) -> Target:
     made = found() if callable(found) and not isinstance(found, nn.Module) else found
     module, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(module, nn.Module):
         raise BadModel(f"{name} gave {type(module).__name__}, expected an nn.Module or (nn.Module, inputs)")
     if inputs is None:
-        inputs = getattr(module, "example_inputs", None)
-        inputs = inputs() if callable(inputs) else inputs
+        inputs = next((found for name in _ATTRIBUTES if (found := getattr(module, name, None)) is not None), None)
     if inputs is None:
         raise BadModel(f"{name} gave a module without inputs: have it return (module, inputs)")
-    inputs = inputs if isinstance(inputs, tuple | list) else (inputs,)
-    if not any(isinstance(item, Tensor) for item in tensors(list(inputs))):
+    args, named = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
+    if next(tensors((args, named)), None) is None:
         raise BadModel(f"{name}: there is no tensor among the inputs")
-    return module, tuple(inputs)
+    return module, tuple(args) if isinstance(args, tuple | list) else (args,), named

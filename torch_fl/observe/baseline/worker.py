@@ -6,6 +6,7 @@ It says which case it is about to touch, so that the parent knows what crashed.
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import os
@@ -61,8 +62,8 @@ class Worker:
         """Return what there is to measure."""
         if self.settings["model"]:
             name = self.settings["model"].rpartition("/")[2].rpartition(":")[0].removesuffix(".py")
-            build = target.load(self.settings["model"])
-            return list(cases.of_module(name, lambda: _copied(build)))
+            module, args, named = target.load(self.settings["model"])
+            return list(cases.of_module(name, lambda: (copy.deepcopy(module), args, named)))
         return cases.selected(self.settings["set"], _load.core().devices()[self.device.index]["dtypes"])
 
     def run(self, everything: list[Case]) -> None:
@@ -135,12 +136,6 @@ def _device(name: str) -> torch.device:
     if full not in known:
         raise BadDevice(f"no device {name!r} (devices: {', '.join(known) or 'none: `torch-fl doctor` says why'})")
     return torch.device(full)
-
-
-def _copied(build: tuple[torch.nn.Module, tuple[Any, ...]]) -> tuple[torch.nn.Module, tuple[Any, ...]]:
-    import copy
-
-    return copy.deepcopy(build[0]), build[1]
 
 
 def about(device: torch.device, clock: measure.Clock) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class Kind(str, enum.Enum):
     REPORT = "report"  # torch-fl report --json
 
 
+_REPORT_VERSION = 1
 _COMMANDS = {
     Kind.BASELINE: "torch-fl bench -o",
     Kind.CONFORMANCE: "torch-fl check --report",
@@ -135,17 +136,22 @@ def _table_row(file: Path, line: int, row: dict[str, str]) -> dict[str, Any]:
 
 
 def _is_report(value: Mapping[str, Any]) -> bool:
-    return isinstance(value.get("operators"), list) and "format" in value and "report" in str(value["format"])
+    return {"version", "groups", "candidates", "fallbacks"} <= value.keys()
 
 
 def _report(file: Path, value: Mapping[str, Any]) -> Loaded:
-    """Take the operators' routes of a report's data."""
-    try:
-        rows = tuple(
-            Route(op=row["name"], route=row["route"], reason=row.get("reason", ""), calls=row["calls"])
-            for row in value["operators"]
+    """Take the routes of a report's data: of its costliest groups, and of what left the chip."""
+    if value["version"] != _REPORT_VERSION:
+        raise BadComparison(
+            f"{file}: written by another version of torch-fl: expected a report of version {_REPORT_VERSION}, found "
+            f"{value['version']!r}; run `torch-fl report --json` anew"
         )
-        chips = {str(row["chip"]) for row in value["operators"] if row.get("chip")}
+    try:
+        rows = [*value["groups"], *value["fallbacks"]]
+        routes = tuple(
+            Route(op=row["op"], route=row["route"], reason=row["reason"], calls=row["calls"]) for row in rows
+        )
+        chips = {str(row["chip"]) for row in rows}
     except (KeyError, TypeError, ValueError) as error:
-        raise BadComparison(f"{file}: operators: {type(error).__name__}: {error}") from None
-    return Loaded(file, Kind.REPORT, chips.pop() if len(chips) == 1 else "", routes=rows)
+        raise BadComparison(f"{file}: groups, fallbacks: {type(error).__name__}: {error}") from None
+    return Loaded(file, Kind.REPORT, chips.pop() if len(chips) == 1 else "", routes=routes)
