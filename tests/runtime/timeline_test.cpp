@@ -2,6 +2,7 @@
 // Device events: from a plugin's table to listeners, with the call that caused them.
 #include "timeline.h"
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -22,7 +23,7 @@ int64_t now_ns() {
 struct FakeProfiler {
   static inline thread_local uint64_t correlation = 0;
   static inline std::mutex mutex;
-  static inline int starts = 0, stops = 0, flushes = 0, correlations = 0;
+  static inline std::atomic<int> starts{0}, stops{0}, flushes{0}, correlations{0};
   static inline double rate = 1.0;
   static inline int64_t epoch = 5'000'000'000;
   static inline fl_status start_status = FL_OK, flush_status = FL_OK, clock_status = FL_OK;
@@ -33,7 +34,7 @@ struct FakeProfiler {
   static inline std::vector<Done> done;
 
   static void reset() {
-    starts = stops = flushes = correlations = 0;
+    for (auto* count : {&starts, &stops, &flushes, &correlations}) *count = 0;
     rate = 1.0;
     start_status = flush_status = clock_status = FL_OK;
     done.clear();
