@@ -145,6 +145,7 @@ class Hub {
   void flush_locked(Track& track, std::vector<DeviceEvent>& events);
   bool take_pair(Device& device, Track& track, int tries);
   Launch find(uint64_t id);
+  const char* kernel_name(const Device& device, const Launch& launch);
   void deliver(const std::vector<DeviceEvent>& events);
   template <class Function, class... Arguments>
   bool call(Device& device, const char* what, Function function, Arguments... arguments);
@@ -298,11 +299,11 @@ struct Hub::Flush {
     return known_id;
   }
   const char* name(const fl_profile_event& given, const Launch& launch) {
-    const bool same = static_cast<int32_t>(launch.kind) == given.kind;
-    if (launch.id != 0 && same && given.kind != FL_PROFILE_KERNEL) return launch.name;
-    if (launch.id != 0 && same && launch.portable) return hub.names_.keep(std::string(launch.name) + " [portable]");
-    if (given.name != nullptr && *given.name != '\0') return hub.names_.keep(given.name);
-    return launch.id != 0 ? launch.name : "(unnamed)";
+    const std::string_view said = given.name != nullptr ? given.name : "";
+    const bool ours = launch.id != 0 && static_cast<int32_t>(launch.kind) == given.kind;
+    if (ours && given.kind != FL_PROFILE_KERNEL) return launch.name;
+    if (ours && (launch.portable || said.empty() || said == launch.name)) return hub.kernel_name(device, launch);
+    return hub.names_.keep(said.empty() ? "(unnamed)" : said);
   }
   void add(const fl_profile_event& given) {
     if (given.struct_size < kProfileEventBytes || given.kind < FL_PROFILE_KERNEL || given.kind > FL_PROFILE_RUNTIME) {
@@ -467,6 +468,11 @@ Launch Hub::find(uint64_t id) {
   return launches_[id % kLaunches];
 }
 
+/// Of a kernel that has no name of its own: the operator's, and whose it is. The bare one is the call's in every table.
+const char* Hub::kernel_name(const Device& device, const Launch& launch) {
+  return names_.keep(std::string(launch.name) + " [" + (launch.portable ? "portable" : device.chip.name) + "]");
+}
+
 void Hub::note_host(const DeviceEvent& event) {
   if ((wanted_.load(std::memory_order_relaxed) & bit_of(event.kind)) == 0) return;
   const std::lock_guard lock(launches_mutex_);
@@ -499,7 +505,7 @@ void Hub::finish(Device& device, uint64_t id, int64_t start_ns, bool cancelled) 
   if (device.chip.has_streams || device.chip.has_profiler) return;
   event.kind = launch.kind;
   event.host_timed = true;
-  event.name = launch.portable ? names_.keep(std::string(launch.name) + " [portable]") : launch.name;
+  event.name = launch.kind == EventKind::kKernel ? kernel_name(device, launch) : launch.name;
   note_host(event);
 }
 

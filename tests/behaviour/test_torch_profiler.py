@@ -79,7 +79,7 @@ def test_every_kernel_of_a_training_step_has_its_operator(resnet: Callable[[], N
         assert event["ts"] >= operator["ts"] - SLACK_US, (event, operator)
         kernel = event["args"].get("op")
         if kernel is not None:
-            assert event["name"] in (kernel, f"{kernel} [portable]")
+            assert event["name"] in (f"{kernel} [sim]", f"{kernel} [portable]")
             assert base_name(kernel) == base_name(operator["name"])
 
 
@@ -275,7 +275,7 @@ def test_modes_of_the_simulator(inline: str, kernels: str) -> None:
         SIMCHIP_INLINE=inline,
         SIMCHIP_HIDE_KERNELS=kernels,
     )
-    assert out.strip() == str(["aten::sigmoid" + (" [portable]" if kernels == "2" else "")])
+    assert out.strip() == str(["aten::sigmoid" + (" [portable]" if kernels == "2" else " [sim]")])
 
 
 def test_work_that_waits_in_the_queue_is_timed_when_it_runs() -> None:
@@ -353,7 +353,7 @@ def test_a_python_chip_shows_kernels() -> None:
             x.sigmoid()
             a @ a
         found = kernels(prof)
-        (mm,) = [e for e in found if e.name == "aten::mm"]
+        (mm,) = [e for e in found if e.name == "aten::mm [mychip]"]
         assert 20_000 <= mm.device_time < 1_000_000, mm
         assert mm.device_index != x.device.index and any("sigmoid" in e.name for e in found)
         """

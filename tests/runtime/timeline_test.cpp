@@ -164,7 +164,7 @@ TEST_F(TimelineTest, KernelsAreNamedByThePluginUnlessPortable) {
   EXPECT_STREQ(result.events[0].name, "gemm_64x64");
   EXPECT_STREQ(result.events[0].op, "aten::mm");
   EXPECT_STREQ(result.events[1].name, "aten::add.Tensor [portable]");
-  EXPECT_STREQ(result.events[2].name, "aten::relu");
+  EXPECT_STREQ(result.events[2].name, "aten::relu [fake]");
 }
 
 TEST_F(TimelineTest, ADeclinedKernelWasNoLaunch) {
@@ -218,7 +218,7 @@ TEST_F(TimelineTest, AChipWithoutStreamsIsTimedByTheHost) {
   ASSERT_EQ(result.events.size(), 1u);
   EXPECT_EQ(result.events[0].kind, EventKind::kKernel);
   EXPECT_TRUE(result.events[0].host_timed);
-  EXPECT_STREQ(result.events[0].name, "aten::mm");
+  EXPECT_STREQ(result.events[0].name, "aten::mm [fake]");
   EXPECT_EQ(result.events[0].correlation, 5u);
   EXPECT_GE(result.events[0].end_ns - result.events[0].start_ns, 2 * kMs);
   EXPECT_TRUE(result.problems.empty());
