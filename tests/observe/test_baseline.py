@@ -263,16 +263,34 @@ def test_spread_is_of_the_quartiles() -> None:
     assert spread([7.0]).relative == spread([]).relative == 0
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_tables_fit_and_cut_nothing(few: baseline.Results, width: int) -> None:
+def shown(found: baseline.Results, width: int) -> str:
     stream = io.StringIO()
-    table.show(Console(file=stream, width=width), few)
+    table.show(Console(file=stream, width=width), found)
     text = stream.getvalue()
     assert all(len(line) <= width for line in text.splitlines())
     assert "\N{HORIZONTAL ELLIPSIS}" not in text
+    return text
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_tables_fit_and_have_units(few: baseline.Results, width: int) -> None:
+    text = shown(few, width)
     assert "until it returns" in text
     assert "GB/s" in text
     assert " us" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_tables_with_every_column_cut_nothing(width: int) -> None:
+    content = results(1, cases=1).model_dump(mode="json")
+    content["device"] |= {"peak_flops": 1e12, "peak_bandwidth": 1e11}
+    (case,) = content["cases"]
+    case |= {"name": "network/training step", "kind": "model", "flops": 10**6, "bytes": 10**6, "cpu_ns": [123456.0] * 3}
+    case |= {"memory_peak": 123 << 20, "host_share_of_time": 0.31, "routes": [{"op": "x", "route": "host", "calls": 1}]}
+    text = shown(baseline.Results.model_validate(content), width)
+    titles = ("training step", "end to end", "device", "CPU", "x CPU", "GFLOP/s", "of roof", "host calls", "host time")
+    for word in (*titles, "123 MiB", "100%", "31%", "123 us"):
+        assert word in text, word
 
 
 def test_the_command_measures_writes_and_prints(tmp_path: Path) -> None:

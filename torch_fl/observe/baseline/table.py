@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -23,7 +24,9 @@ def show(console: Console, results: Results) -> None:
     for case in results.cases:
         groups.setdefault(case.name.partition("/")[0], []).append(case)
     for name, cases in groups.items():
-        console.print(_table(name, cases, results))
+        ran = [case for case in cases if not case.error]
+        for table in _fitting(console, name, ran, _columns(ran, results)) if ran else ():
+            console.print(table)
     failed = [case for case in results.cases if case.error]
     for case in failed:
         console.print(Text(f"failed: {case.name}: {case.error}", style="red"))
@@ -55,15 +58,25 @@ def _legend(results: Results) -> str:
     return text + (" Of roof: of the named peak that bounds the case (c: compute, m: memory)." if has_roof else "")
 
 
-def _table(name: str, cases: Sequence[CaseResult], results: Results) -> Table:
-    columns = _columns(cases, results)
+def _fitting(console: Console, name: str, cases: Sequence[CaseResult], columns: dict[str, Cell]) -> Iterator[Table]:
+    """Return one table, or several with some of the columns each where the console is too narrow."""
+    table = _table(name, cases, columns)
+    head, *rest = columns.items()
+    if len(rest) < 2 or Measurement.get(console, console.options, table).maximum <= console.width:
+        yield table
+        return
+    half = (len(rest) + 1) // 2
+    yield from _fitting(console, name, cases, dict([head, *rest[:half]]))
+    yield from _fitting(console, f"{name}, continued", cases, dict([head, *rest[half:]]))
+
+
+def _table(name: str, cases: Sequence[CaseResult], columns: dict[str, Cell]) -> Table:
     table = Table(title=name, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, title_style="bold")
     for title in columns:
         first = title == "case"
         table.add_column(title, overflow="fold", justify="left" if first else "right", no_wrap=not first)
     for case in cases:
-        if not case.error:
-            table.add_row(*(Text(cell(case)) for cell in columns.values()))
+        table.add_row(*(Text(cell(case)) for cell in columns.values()))
     return table
 
 
@@ -86,7 +99,8 @@ def _columns(cases: Sequence[CaseResult], results: Results) -> dict[str, Cell]:
         "GFLOP/s": lambda case: _number(roof(case, results).flops / 1e9),
         "GB/s": lambda case: _number(roof(case, results).bandwidth / 1e9) if kind in (Kind.KERNEL, Kind.COPY) else "",
         "of roof": lambda case: _roof(case, results),
-        "on host": _host,
+        "host calls": lambda case: _percent(case.host_share_of_calls()),
+        "host time": lambda case: _percent(case.host_share_of_time),
         "peak": lambda case: size(case.memory_peak) if kind is Kind.MODEL else "",
     }
     return {title: cell for title, cell in columns.items() if any(cell(case) for case in cases)}
@@ -103,10 +117,8 @@ def _roof(case: CaseResult, results: Results) -> str:
     return "" if found.share is None else f"{found.share:.0%} {found.bound[0]}"
 
 
-def _host(case: CaseResult) -> str:
-    """The share of calls, and of time, that left the chip."""
-    share = case.host_share_of_calls()
-    return f"{share:.0%}, {case.host_share_of_time:.0%} of time" if share else ""
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share else ""
 
 
 def _number(value: float) -> str:

@@ -67,8 +67,8 @@ def about(speed: Speed) -> list[str]:
     """Return how times were tested, and what all cases have in common."""
     lines = [
         f"Test: {speed.test}.",
-        f"Taken out of every case: {speed.normalized}. All cases together take {speed.common - 1:+.1%} of the time "
-        f"before, a loop of the CPU alone {speed.machine - 1:+.1%}.",
+        f"Taken out of every case: {speed.normalized}. The time of all cases together changed by "
+        f"{speed.common - 1:+.1%}, that of a loop of the CPU alone by {speed.machine - 1:+.1%}.",
     ]
     if not speed.tested:
         lines.append(
