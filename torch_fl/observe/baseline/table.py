@@ -14,6 +14,7 @@ from rich.text import Text
 from torch_fl.observe.baseline.results import CaseResult, Kind, Results, Spread
 from torch_fl.observe.baseline.roofline import roof
 
+_ANY_WIDTH = 10_000
 Cell = Callable[[CaseResult], str]
 
 
@@ -62,7 +63,8 @@ def _fitting(console: Console, name: str, cases: Sequence[CaseResult], columns: 
     """Return one table, or several with some of the columns each where the console is too narrow."""
     table = _table(name, cases, columns)
     head, *rest = columns.items()
-    if len(rest) < 2 or Measurement.get(console, console.options, table).maximum <= console.width:
+    wanted = Measurement.get(console, console.options.update(width=_ANY_WIDTH), table).maximum
+    if len(rest) < 2 or wanted <= console.width:
         yield table
         return
     half = (len(rest) + 1) // 2
