@@ -140,8 +140,9 @@ def duration(nanoseconds: float) -> str:
 
 
 def with_spread(spread: Spread) -> str:
-    """Write a median with its spread."""
-    return f"{duration(spread.median)} +-{spread.relative:3.0%}" if spread.median else ""
+    """Write a median with its spread, where there is one."""
+    known = spread.low < spread.high
+    return f"{duration(spread.median)} +-{spread.relative:3.0%}" if known else duration(spread.median)
 
 
 def _three(value: float) -> str:
