@@ -177,8 +177,8 @@ bool event_time(simEvent event, int64_t* ns) {
 simResult launch_inline(Device& d, simStream stream, const char* name, simKernel kernel, void* packet) {
   if (const simResult result = d.check()) return result;
   if (const simResult result = strike(d, name)) return result;
-  const simResult result = run_profiled(d, stream, SIM_ACTIVITY_KERNEL, name, 0,
-                                        [&] { return run_kernel(d, name, kernel, packet); });
+  const simResult result =
+      run_profiled(d, stream, SIM_ACTIVITY_KERNEL, name, 0, [&] { return run_kernel(d, name, kernel, packet); });
   if (result == SIM_SUCCESS) return SIM_SUCCESS;
   return fail(result, "device %d: kernel %s: %s", d.index, name, kernel_error());
 }
