@@ -122,13 +122,13 @@ struct Plan {
   std::shared_ptr<Relabelled> relabelled;  ///< of the host route, where it can go the short way
   // Counters: written by the owning thread only, read by others.
   std::atomic<uint64_t> calls{0}, bytes{0}, syncs{0}, ticks{0}, conversions{0};
-  uint32_t recording = 0, subject = 0;  ///< of its records (recorder.h), in the recording of this number
 
   // Cache bookkeeping.
   Entry* entry = nullptr;
   uint64_t hash = 0;
   std::vector<uint64_t> key;
   Plan* next = nullptr;
+  uint32_t recording = 0, subject = 0;  ///< of its records (recorder.h), in the recording of this number
 };
 
 /// Now, on the cheapest clock of the machine: reading the system's would cost more than the rest of what is counted.
