@@ -168,7 +168,7 @@ def test_a_model_that_fails_is_reported(folder: Path) -> None:
         (["none.py:build"], 2, "none.py: no such file"),
         (["model.py:bild"], 2, "has no 'bild'; did you mean 'build'"),
         (["model.py:number"], 2, "gave int, expected a torch.nn.Module"),
-        (["model.py:alone"], 2, "without inputs: let it return (module, inputs)"),
+        (["model.py:alone"], 2, "without inputs: have it return (module, inputs)"),
         (["plain.py"], 1, "ended without a report"),
         (["train.py", "-o", "no/such/r.html"], 1, "no folder"),
         ([], 2, "no script"),

@@ -19,8 +19,8 @@ from rich.console import Console
 import torch_fl
 from tests.cli.helpers import command
 from tests.observe.made_up import results
-from torch_fl.observe import baseline
-from torch_fl.observe.baseline import cases, table, target
+from torch_fl.observe import baseline, target
+from torch_fl.observe.baseline import cases, table
 from torch_fl.observe.baseline.case import Kind
 from torch_fl.observe.baseline.results import spread
 from torch_fl.observe.baseline.roofline import roof
@@ -159,14 +159,14 @@ def test_a_case_that_ends_the_process_is_told_and_the_rest_goes_on(models: Path)
         ("{file}:mad", "has no 'mad'; did you mean 'made'?"),
         ("{file}:bare", "a module without inputs: have it return (module, inputs)"),
         ("{file}:nothing", "there is no tensor among the inputs"),
-        ("{file}:text", "gave str, expected an nn.Module"),
-        ("{file}", "expected pkg.module:callable or file.py:callable"),
+        ("{file}:text", "gave str, expected a torch.nn.Module"),
+        ("{file}", "expected package.module:callable or file.py:callable"),
         ("no_such_package:f", "a file is named with its .py"),
         ("none.py:f", "none.py: no such file"),
     ],
 )
 def test_models_that_are_none(models: Path, model: str, message: str) -> None:
-    with pytest.raises(target.BadModel) as error:
+    with pytest.raises(target.ModelError) as error:
         target.load(model.format(file=models))
     assert message in str(error.value)
 

@@ -24,7 +24,7 @@ def main(
     import torch
 
     import torch_fl
-    from torch_fl.observe.report.model import ModelError, load
+    from torch_fl.observe.target import ModelError, load
 
     to_stdout = json is not None and str(json) == "-"
     for path in (page, None if to_stdout else json):
@@ -34,7 +34,7 @@ def main(
     torch.manual_seed(0)
     try:
         module, args, kwargs = load(target, tuple(map(made_input, inputs)) or None)
-    except (ModelError, ImportError) as error:
+    except ModelError as error:
         raise CommandError(str(error), status=2) from None
     with _progress() as progress:
         report = torch_fl.align(

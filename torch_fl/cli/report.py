@@ -10,8 +10,8 @@ from pathlib import Path
 
 from torch_fl.cli import run
 from torch_fl.cli.errors import CommandError
-from torch_fl.observe import running
-from torch_fl.observe.report import model, page
+from torch_fl.observe import running, target
+from torch_fl.observe.report import page
 from torch_fl.observe.report.data import Report
 
 
@@ -31,7 +31,7 @@ def main(
     with tempfile.TemporaryDirectory(prefix="torch-fl-") as folder:
         data = Path(folder) / "report.json"
         wishes = running.Wishes(alias_cuda=alias_cuda, device=device, quiet=True)
-        if module is None and model.is_model(program[0]) and not Path(program[0]).exists():
+        if module is None and target.is_model(program[0]) and not Path(program[0]).exists():
             words = ["-m", "torch_fl.observe.report.model", program[0], str(data), device or "", str(steps)]
             status = running.observed(words, wishes)
         else:

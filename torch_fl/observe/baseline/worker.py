@@ -21,7 +21,8 @@ import torch
 import torch_fl
 from torch_fl import _load
 from torch_fl.cli import developing
-from torch_fl.observe.baseline import cases, measure, target
+from torch_fl.observe import target
+from torch_fl.observe.baseline import cases, measure
 from torch_fl.observe.baseline.case import Case, Kind, Work
 from torch_fl.observe.baseline.results import rounds_of
 
@@ -191,7 +192,7 @@ def main() -> int:
     try:
         worker = Worker(settings, channel)
         everything = worker.cases()
-    except (cases.UnknownSet, target.BadModel, BadDevice) as error:
+    except (cases.UnknownSet, target.ModelError, BadDevice) as error:
         channel.send(refused=str(error))
         return 2
     rows = [
