@@ -80,6 +80,7 @@ def _charts(report: Report) -> dict[str, Any]:
         ],
         "timeline": {
             "ms": [round((i + 0.5) * line.bin_ns / 1e6, 6) for i in range(bins)],
+            "end_ms": bins * line.bin_ns / 1e6,
             "lanes": [
                 {"name": "starting kernels and copies", "shares": line.launching, "colour": _colour("kernel")},
                 {"name": "operators on the host", "shares": line.host_operators, "colour": _colour("host")},

@@ -44,7 +44,7 @@
     if (place && window.Plotly && traces.length) Plotly.react(place, traces, layout(more), config);
   }
   const titled = (text) => ({ text: text, font: { size: 13 }, standoff: 8 });
-  const time = { title: titled("ms since the start"), rangemode: "tozero", fixedrange: false };
+  const time = { title: titled("ms since the start"), range: [0, data.timeline.end_ms], fixedrange: false };
   const percent = { tickformat: ".0%", range: [0, 1.02], title: titled("share of time") };
   function drawRoutes() {
     const sum = (key) => data.routes.reduce((total, row) => total + row[key], 0) || 1;
