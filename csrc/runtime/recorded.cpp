@@ -125,6 +125,9 @@ void Recorded::follow_backward() {
     const Key key{record.forward_thread, record.sequence};
     const auto found = std::lower_bound(forward.begin(), forward.end(), std::pair<Key, uint32_t>{key, 0});
     if (found == forward.end() || found->first.first != key.first || found->first.second - key.second > kNear) continue;
+    // Whether the first call that is known of a thread made the node, or came later, is known of one thread alone.
+    const bool first = found == forward.begin() || std::prev(found)->first.first != key.first;
+    if (first && (key.first != context_.start_thread || key.second < context_.start_sequence)) continue;
     const Record& origin = (*this)[found->second];
     if (record.site == 0) record.site = origin.site;
     if (record.layer == 0) record.layer = origin.layer;

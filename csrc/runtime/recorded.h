@@ -31,6 +31,8 @@ struct Context {
   std::deque<SmallEvent> events;
   uint64_t dropped_events = 0;
   std::vector<std::string> notes;  ///< what is not known, and why
+  uint32_t start_thread = 0;       ///< autograd's number of the thread that began the recording
+  int64_t start_sequence = 0;      ///< what autograd had numbered so far on it
 };
 
 /// By what calls are put together.

@@ -107,8 +107,9 @@ class Json {
   }
 
   void write() {
-    if (std::fwrite(buffer_.data(), 1, buffer_.size(), file_) != buffer_.size()) fail();
+    const bool written = std::fwrite(buffer_.data(), 1, buffer_.size(), file_) == buffer_.size();
     buffer_.clear();
+    if (!written) fail();
   }
   [[noreturn]] void fail() { throw Error(FL_INVALID_ARGUMENT, "cannot write " + path_ + ": " + std::strerror(errno)); }
 
@@ -151,8 +152,8 @@ void header(Json& json, const Recorded& recorded) {
 class Line {
  public:
   Line(Json& json, const char* type) : json_(json) { json_.raw(R"({"type":")").raw(type).raw("\""); }
-  ~Line() { json_.raw("}\n"); }
   Line(const Line&) = delete;
+  void end() { json_.raw("}\n"); }  // not the destructor: writing may throw
 
   template <typename Integer>
   void number(const char* name, Integer value) {
@@ -210,6 +211,7 @@ void record_line(Json& json, const Recorded& recorded, size_t i) {
   line.field("sequence").number(r.sequence);
   line.text("site", recorded.site(r.site));
   line.text("layer", recorded.layer(r.layer));
+  line.end();
 }
 
 void event_line(Json& json, const SmallEvent& e) {
@@ -223,6 +225,7 @@ void event_line(Json& json, const SmallEvent& e) {
   line.number("start_ns", e.start_ns);
   line.number("end_ns", e.end_ns);
   line.number("bytes", e.bytes);
+  line.end();
 }
 
 // ---- Chrome trace -----------------------------------------------------------------------------------------------

@@ -162,6 +162,7 @@ class Hub {
   };
   std::unique_ptr<Launch[], Free> launches_;  ///< a ring, by id
   std::vector<DeviceEvent> host_events_;
+  uint64_t host_dropped_ = 0;  ///< since they were delivered
   std::set<std::string> told_;
   Names names_;
 
@@ -362,11 +363,16 @@ void Hub::deliver(const std::vector<DeviceEvent>& events) {
 
 void Hub::deliver_host_events() {
   std::vector<DeviceEvent> events;
+  uint64_t dropped = 0;
   {
     const std::lock_guard lock(launches_mutex_);
     events.swap(host_events_);
+    dropped = std::exchange(host_dropped_, 0);
   }
   deliver(events);
+  if (dropped == 0) return;
+  const std::lock_guard lock(listeners_mutex);
+  for (const Listener& listener : listeners) listener->dropped += dropped;
 }
 
 void Hub::pump() {
@@ -476,7 +482,11 @@ const char* Hub::kernel_name(const Device& device, const Launch& launch) {
 void Hub::note_host(const DeviceEvent& event) {
   if ((wanted_.load(std::memory_order_relaxed) & bit_of(event.kind)) == 0) return;
   const std::lock_guard lock(launches_mutex_);
-  if (host_events_.size() < kMostHostEvents) host_events_.push_back(event);
+  if (host_events_.size() < kMostHostEvents) {
+    host_events_.push_back(event);
+  } else {
+    ++host_dropped_;
+  }
 }
 
 const char* launch_name(EventKind kind) {

@@ -62,14 +62,20 @@ void push_layer(uint32_t number) {
   g_layer = number;
 }
 
-// Of what an exception left behind inside it, too. Without a number: the innermost.
-void pop_layer(std::optional<uint32_t> number) {
+void erase_layer(uint32_t number, bool with_inner) {
   std::vector<uint32_t>& stack = layers();
-  const auto last = number.has_value() ? std::find(stack.rbegin(), stack.rend(), *number) : stack.rbegin();
+  const auto last = std::find(stack.rbegin(), stack.rend(), number);
   if (last == stack.rend()) return;
-  stack.erase(std::prev(last.base()), stack.end());
+  const auto place = std::prev(last.base());
+  stack.erase(place, with_inner ? stack.end() : std::next(place));
   g_layer = stack.empty() ? 0 : stack.back();
 }
+
+// With what an exception left behind inside it.
+void pop_layer(uint32_t number) { erase_layer(number, true); }
+
+// That one alone.
+void drop_layer(uint32_t number) { erase_layer(number, false); }
 
 // ---- What calls of one plan have in common --------------------------------------------------------------------------
 template <class F>
@@ -308,6 +314,10 @@ std::unique_ptr<Events> listen(size_t calls) {
   return std::make_unique<Events>(std::max(calls, 2 * calls));
 }
 
+// How far autograd had numbered nodes when the recording began, and on which thread: guarded by the GIL.
+uint32_t g_start_thread = 0;
+int64_t g_start_sequence = 0;
+
 void start_recording(size_t capacity, bool sites, bool device_events) {
   guarded([&] {
     prepare_call_sites();
@@ -316,6 +326,8 @@ void start_recording(size_t capacity, bool sites, bool device_events) {
       begin_call_sites(recording);
       g_sites.store(sites && frames_unknown() == nullptr);
     });
+    g_start_thread = static_cast<uint32_t>(at::RecordFunction::currentThreadId());
+    g_start_sequence = static_cast<int64_t>(at::sequence_number::peek());
     events() = std::move(listener);
   });
 }
@@ -445,6 +457,8 @@ py::list memory_rows(const Rows& rows, size_t points) {
 
 std::unique_ptr<Rows> stop_recording() {
   runtime::Context context;
+  context.start_thread = g_start_thread;
+  context.start_sequence = g_start_sequence;
   Records::Result result = Records::get().stop();
   g_sites.store(false);
   const std::unique_ptr<Events> listened = std::move(events());
@@ -488,7 +502,8 @@ void bind_recorder(py::module_& m) {
   m.def("stop_recording", &stop_recording);
   m.def("intern_layer", &intern_layer, py::arg("name"));
   m.def("push_layer", &push_layer, py::arg("number"));
-  m.def("pop_layer", &pop_layer, py::arg("number") = py::none());
+  m.def("pop_layer", &pop_layer, py::arg("number"));
+  m.def("drop_layer", &drop_layer, py::arg("number"));
 }
 
 }  // namespace torch_fl::glue

@@ -94,6 +94,7 @@ void plan_next_look() {
 }  // namespace
 
 void look_for_storm() {
+  if (g_next_look.exchange(0) == 0) return;  // another thread looks
   const Totals all = totals();
   const double share = g_thresholds.share.load();
   const bool enough = all.host_calls >= g_thresholds.calls.load() && all.host_ns >= g_thresholds.nanoseconds.load();

@@ -16,7 +16,8 @@ void look_for_storm();
 /// After a call on the host route.
 inline void host_call_over() {
   const uint64_t calls = g_host_calls.fetch_add(1, std::memory_order_relaxed) + 1;
-  if (calls == g_next_look.load(std::memory_order_relaxed)) look_for_storm();
+  const uint64_t next = g_next_look.load(std::memory_order_relaxed);
+  if (next != 0 && calls >= next) look_for_storm();
 }
 
 }  // namespace torch_fl::glue

@@ -208,3 +208,45 @@ def test_a_script_that_is_not_there() -> None:
     done, its = command("run", "/no/such.py"), plain("/no/such.py")
     assert done.returncode == its.returncode == 2
     assert "No such file" in done.stderr
+
+
+def test_a_link_stays_a_link_and_its_file_gets_the_text(tmp_path: Path) -> None:
+    path = script(tmp_path, WORK)
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    real.write_text("old")
+    real.chmod(0o600)
+    link.symlink_to(real)
+    assert command("run", "--summary", link, path).returncode == 0
+    assert link.is_symlink()
+    assert json.loads(real.read_text())
+    assert real.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_stream_by_its_name_is_written_to_and_stays(tmp_path: Path) -> None:
+    path, out = script(tmp_path, "print('first')\n" + WORK), tmp_path / "out.txt"
+    with out.open("w") as stdout:
+        done = subprocess.run(
+            [*COMMAND, "run", "--summary", "/proc/self/fd/1", path], stdout=stdout, timeout=300, check=False
+        )
+    assert done.returncode == 0
+    first, _, rest = out.read_text().partition("\n")
+    assert first == "first"
+    assert json.loads(rest)
+
+
+def test_a_summary_that_cannot_be_written_is_printed_all_the_same(tmp_path: Path) -> None:
+    done = command("run", "--summary", "/dev/full", script(tmp_path, WORK))
+    assert done.returncode == 0
+    assert "aten::poisson" in done.stderr
+    assert "No space left" in done.stderr
+
+
+def test_scripts_that_compile_are_watched_too(tmp_path: Path) -> None:
+    text = """
+import torch
+m = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).to("fl")
+print(torch.compile(m, backend="eager", fullgraph=True)(torch.ones(4, 8, device="fl")).shape)
+"""
+    done = command("run", f"--profile={tmp_path}/p.json", script(tmp_path, text))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "torch.Size([4, 8])\n"

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import inspect
+import io
 import json
+import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -496,6 +500,94 @@ def test_a_file_that_cannot_be_written() -> None:
     for write in (p.export_json_lines, p.export_chrome_trace):
         with pytest.raises(RuntimeError, match=r"cannot write /nowhere/p.json: No such file"):
             write("/nowhere/p.json")
+
+
+def test_a_full_disk_is_an_error_not_the_end() -> None:
+    x = torch.ones(2, device="fl")
+    with torch_fl.profiler.profile() as p:
+        for _ in range(8000):  # more than is written at once
+            x.neg()
+    for write in (p.export_json_lines, p.export_chrome_trace):
+        with pytest.raises(RuntimeError, match="cannot write /dev/full: No space left"):
+            write("/dev/full")
+
+
+def test_file_names_are_what_the_system_takes(tmp_path: Path) -> None:
+    with torch_fl.profiler.profile() as p:
+        torch.ones(2, device="fl").neg()
+    odd = tmp_path / os.fsdecode(b"x\xff.json")
+    for write in (p.export_json_lines, p.export_chrome_trace):
+        write(odd)
+        assert odd.stat().st_size > 0
+        with pytest.raises(ValueError, match="null character"):
+            write(f"{tmp_path}/a\0b")
+    assert not (tmp_path / "a").exists()
+
+
+# ---- Threads, layers and the backward pass
+
+
+def test_many_threads_of_few_calls_are_all_kept() -> None:
+    x = torch.ones(2, device="fl")
+
+    def few() -> None:
+        for _ in range(10):
+            x.neg()
+
+    with torch_fl.profiler.profile(capacity=2000) as p:
+        for _ in range(100):
+            thread = threading.Thread(target=few)
+            thread.start()
+            thread.join()
+    assert (len(p.records), p.dropped) == (1000, 0)
+
+
+def test_a_backward_pass_whose_forward_was_not_recorded_has_no_layer() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).to("fl")
+    x = torch.ones(3, 4, device="fl")
+    loss = model(x).sum()
+    with torch_fl.profiler.profile(layers=model) as p, torch_fl.profiler.layer("metrics"):
+        with torch.no_grad():
+            _ = x + x
+        loss.backward()
+    backward = [record for record in p.records if record.backward]
+    assert backward
+    assert {record.layer for record in backward} == {""}
+    with torch_fl.profiler.profile(layers=model) as p:
+        model(x).sum().backward()
+    assert {"0", "1", "2"} <= {record.layer for record in p.records if record.backward}
+
+
+def test_a_model_is_as_ever_while_its_layers_are_recorded() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).to("fl")
+    x = torch.ones(3, 4, device="fl")
+    with torch_fl.profiler.profile(layers=model) as p:
+        torch.save(model, io.BytesIO())
+        twin = copy.deepcopy(model)
+        torch.compile(model, backend="eager", fullgraph=True)(x)
+        model(x)
+    assert not twin[0]._forward_hooks
+    assert not twin[0]._forward_pre_hooks
+    assert {"0", "1"} <= {record.layer for record in p.records}
+
+
+def test_layers_of_generators_end_in_any_order() -> None:
+    x = torch.ones(2, device="fl")
+
+    def inside(name: str) -> Iterator[None]:
+        with torch_fl.profiler.layer(name):
+            while True:
+                yield
+
+    a, b = inside("a"), inside("b")
+    with torch_fl.profiler.profile() as p:
+        next(a), next(b)
+        x.neg()
+        a.close()
+        x.neg()
+        b.close()
+        x.neg()
+    assert [record.layer for record in p.records] == ["b", "b", ""]
 
 
 # ---- The light form

@@ -17,32 +17,41 @@ if TYPE_CHECKING:
 def layer(name: str) -> Iterator[None]:
     """Count the calls of a ``with`` block to a layer of this name, inside the layer around it."""
     core = _load.core()
-    core.push_layer(core.intern_layer(name))
+    number = core.intern_layer(name)
+    core.push_layer(number)
     try:
         yield
     finally:
-        core.pop_layer()
+        core.drop_layer(number)  # generators end in any order
 
 
 @contextlib.contextmanager
 def layers_of(model: torch.nn.Module) -> Iterator[None]:
-    """While the ``with`` block runs, calls inside a module of the model have its name, as in ``named_modules()``."""
+    """While the ``with`` block runs, calls inside a module of the model have its name, as in ``named_modules()``.
+
+    The hooks are PyTorch's on all modules, not the model's own: a model can be saved, copied and compiled meanwhile.
+    Calls inside a compiled region have the name around it.
+    """
+    import torch
+    from torch.nn.modules import module as hooks
+
     core = _load.core()
-    handles: list[Any] = []
+    # The modules themselves are kept, so that no other takes the place of one that is gone.
+    numbers = {id(part): (core.intern_layer(name), part) for name, part in model.named_modules()}
 
-    def attach(module: torch.nn.Module, number: int) -> None:
-        def enter(*_: Any) -> None:
-            core.push_layer(number)
+    def enter(module: torch.nn.Module, _: Any) -> None:
+        if not torch.compiler.is_compiling() and id(module) in numbers:
+            core.push_layer(numbers[id(module)][0])
 
-        def leave(*_: Any) -> None:
-            core.pop_layer(number)
+    def leave(module: torch.nn.Module, *_: Any) -> None:
+        if not torch.compiler.is_compiling() and id(module) in numbers:
+            core.pop_layer(numbers[id(module)][0])
 
-        handles.append(module.register_forward_pre_hook(enter))
-        handles.append(module.register_forward_hook(leave, always_call=True))
-
+    handles = [
+        hooks.register_module_forward_pre_hook(enter),
+        hooks.register_module_forward_hook(leave, always_call=True),
+    ]
     try:
-        for name, module in model.named_modules():
-            attach(module, core.intern_layer(name))
         yield
     finally:
         for handle in handles:

@@ -175,11 +175,11 @@ class Profile:
 
         Fields that are 0, false or empty are left out, but for ``sequence``, whose 0 is a number.
         """
-        self._recorded().export_json_lines(os.fspath(path))
+        self._recorded().export_json_lines(_file(path))
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write a trace for chrome://tracing or Perfetto: calls by thread, device events by device and stream."""
-        self._recorded().export_chrome_trace(os.fspath(path))
+        self._recorded().export_chrome_trace(_file(path))
 
     def __str__(self) -> str:
         if self._core is None:
@@ -192,3 +192,11 @@ _SUM_FIELDS = (
     *("calls", "failed", "bytes", "syncs", "conversions"),
     *("host_ns", "self_host_ns", "wait_ns", "copy_ns", "compute_ns", "device_ns"),
 )
+
+
+def _file(path: str | os.PathLike[str]) -> bytes:
+    """Return a path as the system has it, whatever its bytes are in UTF-8."""
+    name = os.fsencode(path)
+    if b"\0" in name:
+        raise ValueError(f"a path cannot hold a null character: {path!r}")
+    return name

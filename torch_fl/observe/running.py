@@ -154,12 +154,12 @@ class _Watch:
 
     def _write_summary(self) -> None:
         found = summary.collect(self.wishes.program)
-        if self.wishes.summary:
-            write_whole(Path(self.wishes.summary), json.dumps(found.as_dict(), indent=2) + "\n")
         if not self.wishes.quiet:
             with suppress(OSError, ValueError):
                 sys.stderr.write(found.text())
                 sys.stderr.flush()
+        if self.wishes.summary:
+            write_whole(Path(self.wishes.summary), json.dumps(found.as_dict(), indent=2) + "\n")
 
 
 def _export(profile: Any, file: str) -> None:
@@ -171,9 +171,9 @@ def _export(profile: Any, file: str) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody ever reads half of it; a pipe or device is written as it is."""
-    if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")
+    """Write a file so that nobody ever reads half of it; a pipe, a device or a link's target is written as it is."""
+    if path.is_symlink() or (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
+        _write_in_place(path, text)
         return
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -186,3 +186,10 @@ def write_whole(path: Path, text: str) -> None:
     except BaseException:
         os.unlink(name)
         raise
+
+
+def _write_in_place(path: Path, text: str) -> None:
+    """What is a stream by another name (``/dev/stdout``) goes on where it is; anything else is written anew."""
+    system = path.absolute().parts[1:2] in (("dev",), ("proc",))
+    with path.open("a" if system else "w", encoding="utf-8") as file:
+        file.write(text)

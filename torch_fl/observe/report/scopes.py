@@ -41,6 +41,9 @@ class _Names:
         self.inside = threading.local()
 
     def enter(self, module: torch.nn.Module, _: Any) -> None:
+        if torch.compiler.is_compiling():  # no part of anybody's graph
+            return
+        module = getattr(module, "_orig_mod", module)  # of torch.compile()
         depth = getattr(self.inside, "depth", 0)
         self.inside.depth = depth + 1
         if module not in self.numbers:
@@ -48,6 +51,9 @@ class _Names:
         self.core.push_layer(self.numbers[module])
 
     def leave(self, module: torch.nn.Module, *_: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        module = getattr(module, "_orig_mod", module)
         self.inside.depth = max(0, getattr(self.inside, "depth", 0) - 1)
         if module in self.numbers:  # entered before the block began
             self.core.pop_layer(self.numbers[module])
