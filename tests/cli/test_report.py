@@ -170,7 +170,7 @@ def test_a_model_that_fails_is_reported(folder: Path) -> None:
         (["model.py:number"], 2, "gave int, expected a torch.nn.Module"),
         (["model.py:alone"], 2, "without inputs: have it return (module, inputs)"),
         (["plain.py"], 1, "ended without a report"),
-        (["train.py", "-o", "no/such/r.html"], 1, "no folder"),
+        (["train.py", "-o", "no/such/r.html"], 2, "no folder"),
         ([], 2, "no script"),
     ],
 )

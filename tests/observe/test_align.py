@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -176,6 +176,58 @@ def test_right_models_raise_no_alarm(make: Any) -> None:
     assert {layer.phase for layer in report.layers} == {"forward", "backward"}
     assert all(layer.drift is not None and layer.drift < 1e-9 for layer in report.layers if layer.name)
     assert sum(op.probes for op in report.ops) > 30
+
+
+class Pair(NamedTuple):
+    index: torch.Tensor
+    offset: torch.Tensor
+
+
+class Odd(nn.Module):
+    """Calls that are right, and easily taken for wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bags = nn.EmbeddingBag(10, 4, mode="mean")
+        self.dense, self.block = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 4))
+
+    def forward(self, pair: Pair) -> torch.Tensor:
+        x = self.dense(self.bags(pair.index)) + pair.offset
+        x = x * x + x - x
+        x = torch.utils.checkpoint.checkpoint(self.block, x, use_reentrant=False)
+        wave = torch.fft.rfft(x).abs().sum()
+        return F.binary_cross_entropy(x.sigmoid(), torch.full_like(x, 0.3)) + wave
+
+
+def test_what_is_right_and_odd_raises_no_alarm() -> None:
+    torch.manual_seed(0)
+    pair = Pair(torch.randint(0, 10, (3, 5)), torch.randn(3, 4))
+    report = torch_fl.align(Odd(), (pair,), precision=False)
+    assert report.ok, report.conclusion()
+
+
+def test_nothing_compared_is_no_success() -> None:
+    class Elsewhere(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.cpu() * 2
+
+    report = torch_fl.align(Elsewhere(), torch.ones(2), precision=False)
+    assert not report.ok
+    assert "nothing was compared" in report.conclusion()
+
+
+def test_a_model_that_raises_on_the_chip_alone_is_reported() -> None:
+    class Picky(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x + 1
+            if y.device.type != "cpu":
+                raise ValueError("not here")
+            return y * 2
+
+    report = torch_fl.align(Picky(), torch.ones(2), precision=False, probe=False)
+    assert not report.ok
+    assert report.conclusion() == "the model raises on the chip: ValueError: not here"
+    assert [op.op for op in report.ops] == ["aten::add.Tensor"]
 
 
 def test_random_numbers_are_the_cpus_in_both_runs() -> None:

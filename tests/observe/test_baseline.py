@@ -62,6 +62,10 @@ class Knows(Net):
     example_input_array = torch.randn(2, 8)
 def nothing():
     return Net(), (3,)
+def frozen():
+    return Net().requires_grad_(False), torch.randn(4, 8)
+def raises():
+    raise KeyError("weights")
 """
 
 
@@ -160,6 +164,7 @@ def test_a_case_that_ends_the_process_is_told_and_the_rest_goes_on(models: Path)
         ("{file}:bare", "a module without inputs: have it return (module, inputs)"),
         ("{file}:nothing", "there is no tensor among the inputs"),
         ("{file}:text", "gave str, expected a torch.nn.Module"),
+        ("{file}:raises", "raises raised KeyError: 'weights' ("),
         ("{file}", "expected package.module:callable or file.py:callable"),
         ("no_such_package:f", "a file is named with its .py"),
         ("none.py:f", "none.py: no such file"),
@@ -176,6 +181,11 @@ def test_inputs_may_be_given_in_any_form(models: Path, name: str) -> None:
     module, args, named = target.load(f"{models}:{name}")
     (x,) = (*args, *named.values())
     assert module.eval()(*args, **named).shape == (x.shape[0], 8)
+
+
+def test_a_model_that_does_not_train_has_no_such_case(models: Path) -> None:
+    found = baseline.run(model=f"{models}:frozen", processes=1, repeats=1, samples=1, cpu=False)
+    assert [case.name for case in found.cases if case.kind.value == "model"] == ["some_models/forward"]
 
 
 def test_wrong_options_are_told_of() -> None:

@@ -179,6 +179,47 @@ def test_routes_that_changed(was: list[str], now: list[str], direction: Directio
     assert (change.name, change.direction, change.after) == ("aten::x", direction, ", ".join(now))
 
 
+def test_calls_that_move_to_the_host_are_seen_where_some_were_there_before() -> None:
+    def with_calls(seed: int, kernel: int, host: int) -> Results:
+        content = routed(seed, ("aten::x", "kernel"), ("aten::x", "host")).model_dump(mode="json")
+        for row, calls in zip(content["cases"][0]["routes"], (kernel, host)):
+            row["calls"] = calls
+        return Results.model_validate(content)
+
+    (change,) = compare(with_calls(1, 9, 1), with_calls(2, 1, 9)).of(Subject.ROUTE)
+    assert (change.direction, change.before, change.after) == (
+        Direction.WORSE,
+        "10% of the calls off the chip",
+        "90% of the calls off the chip",
+    )
+    assert not compare(with_calls(1, 9, 1), with_calls(2, 9, 1)).of(Subject.ROUTE)
+
+
+def test_a_case_that_is_gone_is_worse() -> None:
+    content = results(2).model_dump(mode="json")
+    content["cases"].pop(4)
+    (change,) = compare(results(1), Results.model_validate(content)).changes
+    assert (change.subject, change.name, change.after) == (Subject.CASE, "operators/op4", "gone")
+
+
+@pytest.mark.parametrize("samples", [[], [-1.0], [float("nan")], [float("inf")]])
+def test_samples_that_are_none_are_refused(before: Path, samples: list[float]) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["cases"][0]["rounds"][0]["device_ns"] = samples
+
+    with pytest.raises(BadComparison, match="device_ns"):
+        compare(before, damaged(before, change))
+
+
+@pytest.mark.parametrize(("option", "value"), [("model", "other.py:f"), ("set", "quick")])
+def test_cases_of_one_name_and_other_sizes_are_not_compared(before: Path, option: str, value: str) -> None:
+    def change(content: dict[str, Any]) -> None:
+        content["options"][option] = value
+
+    with pytest.raises(BadComparison, match="cases of one name are not the same"):
+        compare(before, damaged(before, change))
+
+
 def test_an_operator_that_is_called_only_now_and_on_the_host_is_worse() -> None:
     (change,) = compare(routed(1, ("aten::x", "decomposed")), routed(2, ("aten::y", "host"))).of(Subject.ROUTE)
     assert (change.name, change.direction, change.detail) == ("aten::y", Direction.WORSE, "why")

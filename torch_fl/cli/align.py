@@ -73,9 +73,12 @@ def made_input(text: str) -> torch.Tensor:
         expected = "sizes joined by x, then a type and a bound for whole numbers: 2x3x32x32, 4x16:int64:1000"
         raise CommandError(f"--inputs {text}: expected {expected}", status=2)
     extent = [int(size) for size in sizes]
-    if dtype.is_floating_point or dtype.is_complex:
-        return torch.randn(extent).to(dtype)
-    return torch.randint(0, int(below or 2), extent).to(dtype)
+    try:
+        if dtype.is_floating_point or dtype.is_complex:
+            return torch.randn(extent).to(dtype)
+        return torch.randint(0, int(below or 2), extent).to(dtype)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise CommandError(f"--inputs {text}: {error}", status=2) from None
 
 
 @contextmanager

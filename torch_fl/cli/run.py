@@ -63,7 +63,7 @@ def writable(path: Path) -> str:
     """Return the absolute path of a file to be written: better now than at the end of a long run."""
     folder = path.absolute().parent
     if not folder.is_dir():
-        raise CommandError(f"{path}: no folder {folder}")
+        raise CommandError(f"{path}: no folder {folder}", status=2)
     if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
-        raise CommandError(f"{path}: cannot be written")
+        raise CommandError(f"{path}: cannot be written", status=2)
     return str(path.absolute())

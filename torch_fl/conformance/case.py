@@ -109,6 +109,10 @@ def map_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> 
             if id(value) not in done:
                 done[id(value)] = function(value)
             return done[id(value)]
+        if isinstance(value, torch.nn.utils.rnn.PackedSequence):  # its sizes stay on the host
+            return type(value)(walk(value[0]), value[1], *map(walk, value[2:]))
+        if isinstance(value, tuple) and hasattr(value, "_make"):  # named
+            return value._make(map(walk, value))
         if isinstance(value, list | tuple):
             return type(value)(walk(item) for item in value)
         if isinstance(value, dict):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,11 @@ def _module(place: str) -> ModuleType:
         try:
             return importlib.import_module(place)
         except ModuleNotFoundError as error:
+            if error.name is None or not (place == error.name or place.startswith(f"{error.name}.")):
+                raise _broken(place, error) from error
             raise ModelError(f"{place}: {error}; a file is named with its .py") from error
+        except (Exception, SystemExit) as error:
+            raise _broken(place, error) from error
     path = Path(place)
     if not path.is_file():
         raise ModelError(f"{path}: no such file")
@@ -76,8 +81,19 @@ def _module(place: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     sys.path.insert(0, str(path.absolute().parent))
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise _broken(place, error) from error
     return module
+
+
+def _broken(place: str, error: BaseException) -> ModelError:
+    """Say what somebody's own code raised, and in which of its lines."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in (__file__, importlib.__file__)]
+    own = [f for f in frames if not f.filename.startswith("<frozen")]
+    line = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+    return ModelError(f"{place} raised {type(error).__name__}: {error}{line}")
 
 
 def _found(module: Any, attribute: str, place: str) -> Any:
@@ -96,7 +112,10 @@ def _called(found: Any, name: str) -> Any:
         return found
     if not callable(found):
         raise ModelError(f"{name} is {type(found).__name__}, expected a function, a class or a torch.nn.Module")
-    return found()
+    try:
+        return found()
+    except (Exception, SystemExit) as error:
+        raise _broken(name, error) from error
 
 
 def _arguments(inputs: Any, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:

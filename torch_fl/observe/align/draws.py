@@ -51,6 +51,10 @@ class Draws:
         self._draws, self._next = draws, 0
         self.parted = False  # the run asked for other numbers than the recorded one
 
+    def rewind(self) -> None:
+        """Begin again with the first numbers."""
+        self._next = 0
+
     def answer(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Return what an operator that draws numbers returns."""
         target = args[0] if args and isinstance(args[0], torch.Tensor) else None

@@ -131,7 +131,7 @@ def _judge_whole_numbers(found: torch.Tensor, expected: torch.Tensor) -> Judgeme
 def _judge_energy(result: Judgement, name: str, exact: torch.Tensor, reference: Reference) -> None:
     dtype = reference.expected[name].dtype
     spread = reference.spread.get(name)
-    noise = normalised_error(spread + exact, exact, real_type(dtype))[0] if spread is not None else 0.0
+    noise = normalised_error(parts(spread + exact), parts(exact), real_type(dtype))[0] if spread is not None else 0.0
     bound = basic_bound(dtype, 16 * max(result.cpu.nmse, 16 * noise))
     if result.chip.nmse > bound:
         result.verdict = Verdict.WRONG

@@ -35,6 +35,7 @@ class Seen:
     outputs: list[torch.Tensor] = field(default_factory=list)
     gradients: list[torch.Tensor | None] = field(default_factory=list)  # with respect to the outputs
     first_draw: int = 0
+    finished: bool = False  # a checkpoint leaves the last module that it repeats in the middle
     autocast: torch.dtype | None = None
 
 
@@ -107,6 +108,7 @@ class Run:
 
         def leave(_: Any, args: Any, kwargs: Any, outputs: Any) -> None:
             seen = stack.pop()
+            seen.finished = True
             seen.draws = self.recorder.draws[seen.first_draw :]
             tensors = [t for t in tensors_of(_plain(outputs)) if t.is_floating_point()]
             seen.outputs = [_on_cpu(t) for t in tensors]
@@ -212,12 +214,17 @@ class LayerJudge:
 
         args, kwargs = map_tensors((seen.args, seen.kwargs), enter)
         leaves += [(f"grad of {name}", p) for name, p in module.named_parameters() if p.requires_grad]
-        with ReplayedDraws(seen.draws), torch.set_grad_enabled(self._backward), _autocast(seen, args, kwargs):
+        replay = ReplayedDraws(seen.draws)
+        with replay, torch.set_grad_enabled(self._backward), _autocast(seen, args, kwargs):
             outputs = [t for t in tensors_of(_plain(module(*args, **kwargs))) if t.is_floating_point()]
         results = {f"output {i}": t.detach().clone() for i, t in enumerate(outputs)}
         results |= {f"{key} afterwards": b.detach().clone() for key, b in module.named_buffers() if _is_real(b)}
         if self._backward:
-            results |= _gradients(outputs, leaves, seen, change)
+            replay.draws.rewind()  # checkpoints draw again what they drew
+            with replay:
+                results |= _gradients(outputs, leaves, seen, change)
+        if replay.draws.parted:
+            raise RuntimeError("it draws numbers of its own")
         return results
 
 

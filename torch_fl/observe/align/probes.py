@@ -53,7 +53,7 @@ def _special(case: Case) -> int:
     What a derivative makes of NaN in a saved tensor is a matter of how it compares; attention may skip what is masked,
     or multiply it by zero.
     """
-    if "attention" in case.op:
+    if any(word in case.op for word in ("attention", "grid_sampler", "linalg", "_fft_")):
         return 0
     return min(1 if "backward" in case.op else 2, len(_floating(case)))
 

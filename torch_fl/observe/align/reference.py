@@ -106,7 +106,9 @@ def _add_wide(case: Case, expected: Answer, reference: Reference) -> None:
         if moved is None:
             return
         for name, tensor in results_of(case, moved).items():
-            change = _finite((tensor - middle[name]).abs()) if tensor.is_floating_point() else tensor
+            if not (tensor.is_floating_point() or tensor.is_complex()):
+                continue
+            change = _finite((tensor - middle[name]).abs())
             before = reference.spread.get(name)
             reference.spread[name] = change if before is None else torch.maximum(before, change)
     if reference.linear:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch_fl.observe.align.judge import LADDER
+from torch_fl.observe.align.judge import LADDER, Verdict
 from torch_fl.observe.align.layers import Layer
 from torch_fl.observe.align.operators import Call, Op
 
@@ -38,12 +38,18 @@ class AlignReport:
     calls: list[Call] = field(default_factory=list)
     precision: list[PrecisionChange] | None = None  # None: not compared
     notes: list[str] = field(default_factory=list)
+    failure: str = ""  # what the model raised on the chip, but not on the CPU
     environment: list[dict[str, str]] = field(default_factory=list)  # section, name, value
 
     @property
     def ok(self) -> bool:
         """Whether every operator and every layer is as good as rounding allows."""
-        return not any(op.verdict.bad for op in self.ops) and not any(layer.verdict.bad for layer in self.layers)
+        bad = any(op.verdict.bad for op in self.ops) or any(layer.verdict.bad for layer in self.layers)
+        return bool(self._judged) and not bad and not self.failure
+
+    @property
+    def _judged(self) -> list[Op]:
+        return [op for op in self.ops if op.verdict is not Verdict.UNJUDGED]
 
     @property
     def wrong_ops(self) -> list[Op]:
@@ -72,11 +78,16 @@ class AlignReport:
             how = f" (only with {op.probe})" if op.probe else ""
             site = f", called at {op.place.site}" if op.place.site else ""
             return f"first diverging: {op.op} {op.dtype} in {op.place}{how}: {op.reason}{site}"
+        if self.failure:
+            return f"the model raises on the chip: {self.failure}"
         if layer is not None:
             name = layer.name or "the model itself"
             return f"first diverging: layer {name} ({layer.kind}), {layer.phase}: {layer.judgement.reason}"
-        calls = sum(op.calls for op in self.ops)
-        return f"aligned: {calls} calls of {len(self.ops)} operators differ from the CPU by rounding alone"
+        if not self._judged:
+            return "nothing was compared: the model calls no operator on the chip that can be judged"
+        calls, left = sum(op.calls for op in self._judged), len(self.ops) - len(self._judged)
+        rest = f"; {left} operators could not be judged" if left else ""
+        return f"aligned: {calls} calls of {len(self._judged)} operators differ from the CPU by rounding alone{rest}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
@@ -87,6 +98,7 @@ class AlignReport:
             "backward": self.backward,
             "ok": self.ok,
             "conclusion": self.conclusion(),
+            "failure": self.failure,
             "first_op": self.first_op.as_dict() if self.first_op else None,
             "first_layer": self.first_layer.as_dict() if self.first_layer else None,
             "ladder": list(LADDER),

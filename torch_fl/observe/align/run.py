@@ -70,12 +70,12 @@ def align(
 
     judge = OpJudge(target, probe, progress)
     chip = _on_chip(original, arguments, target, backward, cpu, judge, progress, report)
-    drift = compare_runs(chip, cpu)
+    drift = {} if report.failure else compare_runs(chip, cpu)
     del chip
     report.layers = _layers(original, cpu, target, backward, drift, progress)
     judge.probe()
     report.ops, report.calls = list(judge.ops.values()), judge.calls
-    if precision:
+    if precision and not report.failure:
         report.precision = _precision(original, arguments, target, backward, cpu, report.ops, progress)
     report.environment = [asdict(fact) for fact in environment.facts()]
     return report
@@ -101,7 +101,12 @@ def _on_chip(
         judge.observe(seen)
 
     with Layers(model) as layers, Capture(device, layers, draws, observe):
-        run.go(moved, backward, keep_inputs=False)
+        try:
+            run.go(moved, backward, keep_inputs=False)
+        except Exception as error:
+            if report is None:
+                raise
+            report.failure = f"{type(error).__name__}: {error}".strip().splitlines()[0]
     if draws.parted and report is not None:
         report.notes.append("the chip's run drew other random numbers than the CPU's: whole runs are not comparable")
     return run
@@ -117,7 +122,7 @@ def _layers(
 ) -> list[Layer]:
     judge = LayerJudge(original, device, backward)
     found: dict[tuple[str, str], Layer] = {}
-    for seen in cpu.calls:
+    for seen in (call for call in cpu.calls if call.finished):
         progress(f"layer {seen.name or type(original).__name__}")
         for layer in judge.judge(seen):
             known = found.setdefault((layer.name, layer.phase), layer)

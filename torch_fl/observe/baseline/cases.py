@@ -105,11 +105,12 @@ def _network(size: str, name: str) -> Iterator[Case]:
     yield from of_module(name, lambda: (build(), (inputs(),), {}))
 
 
-def of_module(name: str, build: Build) -> Iterator[Case]:
+def of_module(name: str, build: Build, trains: bool = True) -> Iterator[Case]:
     """Return the cases of a network: its forward pass, and a training step with plain gradient descent."""
     forward, training = (functools.partial(step, build) for step in (_forward, _training))
     yield Case(f"{name}/forward", Kind.MODEL, forward)
-    yield Case(f"{name}/training step", Kind.MODEL, training, gradients=True)
+    if trains:
+        yield Case(f"{name}/training step", Kind.MODEL, training, gradients=True)
 
 
 def _placed(build: Build, device: torch.device) -> tuple[nn.Module, Callable[[], Any], tuple[Tensor, ...]]:

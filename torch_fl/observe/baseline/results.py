@@ -8,7 +8,7 @@ import json
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -36,6 +36,9 @@ class BadResults(ValueError):
     """A file that is no baseline, or is damaged."""
 
 
+Samples = Annotated[tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...], Field(min_length=1)]
+
+
 class _Row(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")  # a later minor version may know more
 
@@ -56,10 +59,10 @@ class Round(_Row):
     process: int
     round: int
     calls: int
-    device_ns: tuple[float, ...]  # between two events round the calls; without timed events as total_ns
-    host_ns: tuple[float, ...]  # until the calls have returned
-    total_ns: tuple[float, ...]  # until the device is done as well
-    loop_ns: tuple[float, ...]  # a loop that the CPU alone runs, before and after each sample: the machine's speed
+    device_ns: Samples  # between two events round the calls; without timed events as total_ns
+    host_ns: Samples  # until the calls have returned
+    total_ns: Samples  # until the device is done as well
+    loop_ns: Samples  # a loop that the CPU alone runs, before and after each sample: the machine's speed
 
 
 class CaseResult(_Row):

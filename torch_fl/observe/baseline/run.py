@@ -15,8 +15,6 @@ from typing import Any
 
 from torch_fl.observe.baseline.results import FORMAT, Kind, Results, rounds_of
 
-_RESTARTS = 3  # of one process, each without the case that ended it
-
 
 class BenchError(RuntimeError):
     """A run that could not be made, and why."""
@@ -100,7 +98,7 @@ class _Collector:
         self._watch(Step(min(self._done, total), total, text))
 
     def _process(self, number: int) -> None:
-        for _ in range(_RESTARTS):
+        while True:
             skip = [name for name, case in self._cases.items() if case.get("error")]
             self._forget(number)
             ended, during = self._attempt(number, skip)
@@ -108,8 +106,9 @@ class _Collector:
                 return
             if during is None:
                 raise BenchError(f"a measuring process did not start: {ended}")
+            if during in skip:
+                raise BenchError(f"the measuring process ended in {during}, which it was to leave out: {ended}")
             self._cases[during]["error"] = ended.splitlines()[0]
-        raise BenchError(f"the measuring process ended {_RESTARTS} times, last in {during}: {ended}")
 
     def _forget(self, number: int) -> None:
         """Drop what a process that ended early had measured: it starts anew."""

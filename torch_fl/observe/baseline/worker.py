@@ -63,8 +63,10 @@ class Worker:
         """Return what there is to measure."""
         if self.settings["model"]:
             name = self.settings["model"].rpartition("/")[2].rpartition(":")[0].removesuffix(".py")
+            torch.manual_seed(self.settings["seed"])  # the same numbers in each process
             module, args, named = target.load(self.settings["model"])
-            return list(cases.of_module(name, lambda: (copy.deepcopy(module), args, named)))
+            trains = any(p.requires_grad for p in module.parameters())
+            return list(cases.of_module(name, lambda: (copy.deepcopy(module), args, named), trains))
         return cases.selected(self.settings["set"], _load.core().devices()[self.device.index]["dtypes"])
 
     def run(self, everything: list[Case]) -> None:

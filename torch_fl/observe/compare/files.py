@@ -81,7 +81,13 @@ def check_pair(before: Loaded, after: Loaded) -> None:
 
 
 def _check_effort(before: Loaded, after: Loaded) -> None:
-    """The best of many samples is better than the best of few."""
+    """The best of many samples is better than the best of few; and a name means one size and one model."""
+    for name, what in (("model", _model), ("set", _is_quick)):
+        if what(before.options) != what(after.options):
+            raise BadComparison(
+                f"{before.file} is about {name} {before.options.get(name)!r}, {after.file} about "
+                f"{after.options.get(name)!r}: cases of one name are not the same"
+            )
     for name in ("samples", "sample_seconds", "repeats", "processes"):
         was, now = before.options.get(name), after.options.get(name)
         if was != now:
@@ -89,6 +95,14 @@ def _check_effort(before: Loaded, after: Loaded) -> None:
                 f"{before.file} was measured with {name} {was}, {after.file} with {now}: their times are not "
                 "comparable; run `torch-fl bench` with the same options"
             )
+
+
+def _model(options: Mapping[str, Any]) -> str:
+    return str(options.get("model") or "").rpartition("/")[2]
+
+
+def _is_quick(options: Mapping[str, Any]) -> bool:
+    return "quick" in str(options.get("set") or "").split(",")
 
 
 def _baseline(found: Results, file: Path) -> Loaded:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 
 from torch_fl.observe.baseline.results import Registered, Results, Route
 from torch_fl.observe.compare.result import Change, Direction, Subject
@@ -71,8 +72,23 @@ def changed_routes(first: _Taken, then: _Taken) -> Iterator[Change]:
         was, now = first.get(op, {}), then.get(op, {})
         if set(was) != set(now) and was and now:
             yield _moved(op, was, now)
+        elif was and now and _off(was) != _off(now):
+            direction = Direction.WORSE if _off(now) > _off(was) else Direction.BETTER
+            yield Change(Subject.ROUTE, direction, op, _off_words(was), _off_words(now), _reason(now), op)
         elif not was and any(rank(route) >= rank("host") for route in now):
             yield Change(Subject.ROUTE, Direction.WORSE, op, "not called", _shown(now), _reason(now), op)
+
+
+def _off(side: Mapping[str, tuple[int, str]]) -> Fraction:
+    """Which share of the calls left the chip."""
+    calls = sum(count for count, _ in side.values())
+    off = sum(count for route, (count, _) in side.items() if rank(route) >= rank("host"))
+    return Fraction(off, max(1, calls))
+
+
+def _off_words(side: Mapping[str, tuple[int, str]]) -> str:
+    share = _off(side)
+    return f"{float(share):.0%} of the calls off the chip"
 
 
 def _moved(op: str, was: Mapping[str, tuple[int, str]], now: Mapping[str, tuple[int, str]]) -> Change:
@@ -94,7 +110,10 @@ def _reason(side: Mapping[str, tuple[int, str]]) -> str:
 def failures(before: Results, after: Results) -> Iterator[Change]:
     """Compare which cases ran at all."""
     first, then = ({case.name: case for case in results.cases} for results in (before, after))
-    for name in first.keys() & then.keys():
+    if before.options.get("set") == after.options.get("set"):
+        for name in sorted(first.keys() - then.keys()):
+            yield Change(Subject.CASE, Direction.WORSE, name, "ran", "gone", "there is no such case", first[name].op)
+    for name in sorted(first.keys() & then.keys()):
         was, now = first[name].error, then[name].error
         if bool(was) != bool(now):
             direction = Direction.WORSE if now else Direction.BETTER

@@ -20,7 +20,7 @@ _Best = dict[_Pair, float]  # logarithm of the best sample
 
 def compare(before: Results, after: Results, options: Options) -> Speed | None:
     """Test the cases that ran in both; None if there is none."""
-    shared = [(a, b) for a in before.cases for b in after.cases if a.name == b.name and a.rounds and b.rounds]
+    shared = [(a, b) for a in before.cases for b in after.cases if a.name == b.name and _ran(a) and _ran(b)]
     if not shared:
         return None
     by_process = _processes(before) >= _FEWEST_PROCESSES <= _processes(after)
@@ -54,6 +54,10 @@ def compare(before: Results, after: Results, options: Options) -> Speed | None:
         common_p=together.p,
         tested=tested,
     )
+
+
+def _ran(case: CaseResult) -> bool:
+    return bool(case.rounds) and not case.error
 
 
 def _row(
