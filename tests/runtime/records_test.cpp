@@ -213,7 +213,10 @@ TEST(RecordedTest, BackwardCallsHaveTheSiteOfTheirForwardCall) {
   backward(12, 5, 1);
   backward(13, 5, 2);   // another thread's
   backward(14, -1, 1);  // a leaf's
+  backward(15, 4, 1);   // its forward call came before the recording
   Context context;
+  context.start_thread = 1;
+  context.start_sequence = 5;
   context.sites = context.layers = {"", "a", "b", "c"};
   const Recorded recorded = stop(std::move(context));
   std::vector<uint32_t> sites;
@@ -221,7 +224,7 @@ TEST(RecordedTest, BackwardCallsHaveTheSiteOfTheirForwardCall) {
     sites.push_back(recorded[i].site);
     EXPECT_EQ(recorded[i].layer, recorded[i].site);
   }
-  EXPECT_EQ(sites, (std::vector<uint32_t>{3, 3, 1, 0, 0}));
+  EXPECT_EQ(sites, (std::vector<uint32_t>{3, 3, 1, 0, 0, 0}));
 }
 
 TEST(RecordedTest, GroupsAreSums) {
