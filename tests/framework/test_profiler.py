@@ -431,14 +431,16 @@ def test_device_times_belong_to_the_calls() -> None:
     for record in products:
         kernels = [e for e in p.events if e.correlation == record.id and e.kind == "kernel"]
         assert len(kernels) == 1
-        assert abs(record.device_ns - (kernels[0].end_ns - kernels[0].start_ns)) <= 1
+        taken = kernels[0].end_ns - kernels[0].start_ns
+        assert abs(record.device_ns - taken) <= 1 + taken / 2**23  # a record keeps it in float32
         assert record.start_ns <= kernels[0].start_ns <= kernels[0].end_ns <= p.end_ns
     (copied,) = [record for record in p.records if record.route == "copy"]
     assert [(e.kind, e.bytes) for e in p.events if e.correlation == copied.id and e.kind == "copy"] == [
         ("copy", 1 << 18)
     ]
     group = next(group for group in p.key_averages() if group.op == "aten::mm")
-    assert abs(group.device_ns - sum(record.device_ns for record in products)) <= len(products)
+    total = sum(record.device_ns for record in products)
+    assert abs(group.device_ns - total) <= len(products) + total / 2**23
     with torch_fl.profiler.profile(device_events=False) as p:
         x @ x
     assert len(p.events) == 0
