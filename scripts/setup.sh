@@ -19,7 +19,7 @@ compgen -G '/usr/include/ffi.h' >/dev/null || compgen -G '/usr/include/*/ffi.h' 
 ldconfig -p 2>/dev/null | grep -q 'libopenblas\.so\.0' || missing+=(libopenblas0-pthread)
 # In which the tests look at reports; they are skipped without.
 need chromedriver chromium-driver
-command -v chromium >/dev/null || command -v chromium-browser >/dev/null || missing+=(chromium)
+command -v chromium >/dev/null || command -v chromium-browser >/dev/null || missing+=(chromium fonts-liberation)
 if ((${#missing[@]})); then
   if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
     echo "Installing system packages: ${missing[*]}"
