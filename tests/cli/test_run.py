@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,11 @@ def test_ctrl_c_reaches_the_script(tmp_path: Path) -> None:
         "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('caught')\n    raise SystemExit(5)\n",
     )
     with subprocess.Popen(
-        [*COMMAND, "run", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, "run", str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
     ) as started:
         assert started.stdout is not None
         assert started.stdout.readline() == "ready\n"
@@ -200,7 +205,7 @@ def test_a_file_that_cannot_be_written_is_told_first(tmp_path: Path) -> None:
     path = script(tmp_path, "print('ran')\n")
     for file in (tmp_path / "none" / "s.json", tmp_path):
         done = command("run", "--summary", file, path)
-        assert (done.returncode, done.stdout) == (1, "")
+        assert (done.returncode, done.stdout) == (2, "")
         assert str(file) in done.stderr
 
 
