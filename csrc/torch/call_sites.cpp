@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "frames.h"
+#include "interpreter.h"
 
 namespace py = pybind11;
 
@@ -76,14 +77,6 @@ struct Shared {
 Shared& shared() {
   static auto* all = new Shared();
   return *all;
-}
-
-bool interpreter_gone() {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsInitialized() == 0 || Py_IsFinalizing() != 0;
-#else
-  return Py_IsInitialized() == 0 || _Py_IsFinalizing() != 0;
-#endif
 }
 
 // File names may hold what is no Unicode.

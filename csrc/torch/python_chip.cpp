@@ -19,6 +19,7 @@
 #include "autograd_threads.h"
 #include "dtypes.h"
 #include "errors.h"
+#include "interpreter.h"
 #include "register.h"
 #include "router.h"
 #include "runtime/chip_slots.h"
@@ -33,14 +34,6 @@ class PythonChip;
 using Names = std::vector<std::string>;
 
 // ---- The interpreter ----------------------------------------------------------------------------------------------
-
-bool interpreter_gone() {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsInitialized() == 0 || Py_IsFinalizing() != 0;
-#else
-  return Py_IsInitialized() == 0 || _Py_IsFinalizing() != 0;
-#endif
-}
 
 /// The exception behind the last failure that this thread reported as a status. Left alone at the thread's end, when
 /// there may be no interpreter that could release it.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "interpreter.h"
 #include "plan.h"
 #include "runtime/records.h"
 
@@ -55,14 +56,6 @@ Totals totals() {
             [](const CounterRow& a, const CounterRow& b) { return a.nanoseconds > b.nanoseconds; });
   if (all.worst.size() > kWorst) all.worst.resize(kWorst);
   return all;
-}
-
-bool interpreter_gone() {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsInitialized() == 0 || Py_IsFinalizing() != 0;
-#else
-  return Py_IsInitialized() == 0 || _Py_IsFinalizing() != 0;
-#endif
 }
 
 void warn(const Totals& all) {

@@ -14,12 +14,13 @@ import warnings
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 
 import torch_fl
 from torch_fl import _load
+from torch_fl._channel import Channel
 from torch_fl.cli import developing
 from torch_fl.conformance import perf
 from torch_fl.conformance.case import Case
@@ -34,17 +35,8 @@ CASES_WITH_FORMS = 2
 LOST = 3  # exit status after a lost device
 
 
-class Channel:
-    """The way back to the parent. Whatever else prints to stdout goes to stderr."""
-
-    def __init__(self) -> None:
-        self._stream: TextIO = os.fdopen(os.dup(1), "w")
-        os.dup2(2, 1)
-
-    def send(self, **message: Any) -> None:
-        """Write one message."""
-        self._stream.write(json.dumps(message) + "\n")
-        self._stream.flush()
+class CaseChannel(Channel):
+    """A channel that says of each case when it begins."""
 
     def begin(self, case: str) -> None:
         """Say what comes next."""
@@ -54,7 +46,7 @@ class Channel:
 class Worker:
     """Checks operators on one chip."""
 
-    def __init__(self, settings: dict[str, Any], channel: Channel) -> None:
+    def __init__(self, settings: dict[str, Any], channel: CaseChannel) -> None:
         self.settings, self.channel = settings, channel
         self.index = device_index(settings["chip"])
         self.device = torch.device(_load.DEVICE_TYPE, self.index)
@@ -169,7 +161,7 @@ def _skipped() -> list[str]:
     return [str(record) for record in torch_fl.list_plugins() if not record.loaded]
 
 
-def _answer_plan(settings: dict[str, Any], channel: Channel) -> None:
+def _answer_plan(settings: dict[str, Any], channel: CaseChannel) -> None:
     """Tell the parent, which loads no chip itself, what there is to do."""
     chips = sorted({record.chip for record in torch_fl.list_devices()})
     loaded = [(record.chip, record.path) for record in torch_fl.list_plugins() if record.loaded]
@@ -207,7 +199,7 @@ def _added_chip(loaded: list[tuple[str, str]], path: str) -> str:
 
 def main() -> None:
     """Serve until stdin ends."""
-    channel = Channel()
+    channel = CaseChannel()
     settings = json.loads(sys.argv[1])
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

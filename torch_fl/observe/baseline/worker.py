@@ -14,12 +14,13 @@ import platform
 import sys
 import zlib
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 
 import torch_fl
 from torch_fl import _load
+from torch_fl._channel import Channel
 from torch_fl.cli import developing
 from torch_fl.observe import target
 from torch_fl.observe.baseline import cases, measure
@@ -32,19 +33,6 @@ _VARIABLES = ("TORCH_FL", "OMP_", "MKL_", "KMP_", "GOMP_")
 
 class BadDevice(ValueError):
     """A device that there is not."""
-
-
-class Channel:
-    """The way back to the parent. Whatever else prints to stdout goes to stderr."""
-
-    def __init__(self) -> None:
-        self._stream: TextIO = os.fdopen(os.dup(1), "w")
-        os.dup2(2, 1)
-
-    def send(self, **message: Any) -> None:
-        """Write one message."""
-        self._stream.write(json.dumps(message) + "\n")
-        self._stream.flush()
 
 
 class Worker:
