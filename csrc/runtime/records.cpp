@@ -54,6 +54,31 @@ struct Records::State {
   Result result;
   std::unordered_multimap<size_t, uint32_t> numbers;  ///< of subjects, by hash
 
+  // 0: not known.
+  uint32_t find(const Subject& subject, size_t hash) const {
+    const auto [first, last] = numbers.equal_range(hash);
+    const auto known = std::find_if(first, last, [&](const auto& n) { return result.subjects[n.second] == subject; });
+    return known != last ? known->second : 0;
+  }
+
+  uint32_t insert(Subject subject, size_t hash) {
+    result.subjects.push_back(std::move(subject));
+    const auto number = static_cast<uint32_t>(result.subjects.size() - 1);
+    numbers.emplace(hash, number);
+    return number;
+  }
+
+  // What is left of a subject when there are too many; as it was while there is room.
+  bool simplify(Subject& subject) {
+    const size_t kept = result.subjects.size(), room = room_for_subjects(capacity);
+    if (kept <= room) return false;
+    subject.shapes.clear();
+    subject.dtypes.clear();
+    subject.adapters.clear();
+    if (kept > 2 * room) subject.reason.clear();
+    return result.simplified = true;
+  }
+
   // The oldest that nobody writes to, for another thread; null: room for one more, or all are being written to.
   std::shared_ptr<RecordChunk> oldest() {
     const auto found = std::find_if(chunks.begin(), chunks.end(), [](const auto& chunk) { return !chunk->open; });
@@ -148,19 +173,17 @@ bool Records::renew(Writer& writer, uint32_t recording, uint32_t autograd_thread
   return true;
 }
 
+size_t Records::room_for_subjects(size_t capacity) noexcept { return std::max<size_t>(1024, capacity / 8); }
+
 uint32_t Records::intern(uint32_t recording, Subject subject) {
   const size_t hash = hash_of(subject);
   const std::lock_guard lock(state_->mutex);
   if (running() != recording) return 0;
-  std::deque<Subject>& subjects = state_->result.subjects;
-  const auto [first, last] = state_->numbers.equal_range(hash);
-  for (auto known = first; known != last; ++known) {
-    if (subjects[known->second] == subject) return known->second;
-  }
-  subjects.push_back(std::move(subject));
-  const auto number = static_cast<uint32_t>(subjects.size() - 1);
-  state_->numbers.emplace(hash, number);
-  return number;
+  if (const uint32_t number = state_->find(subject, hash)) return number;
+  if (!state_->simplify(subject)) return state_->insert(std::move(subject), hash);
+  const size_t simpler = hash_of(subject);
+  if (const uint32_t number = state_->find(subject, simpler)) return number;
+  return state_->insert(std::move(subject), simpler);
 }
 
 uint32_t Records::rerouted(uint32_t recording, uint32_t number, const std::string& route, const std::string& reason) {

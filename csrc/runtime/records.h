@@ -72,8 +72,10 @@ class Records {
   /// Neither locks nor allocates, but for every 1024th record of a thread.
   void add(const Record& record, uint32_t recording, uint32_t autograd_thread) noexcept;
 
-  /// The number of what a record is about. 0 where the recording is over.
+  /// The number of what a record is about. 0 where the recording is over. Beyond room_for_subjects() a new one is kept
+  /// without shapes, dtypes and adapters, beyond twice as many also without its reason; Result::simplified tells.
   uint32_t intern(uint32_t recording, Subject subject);
+  static size_t room_for_subjects(size_t capacity) noexcept;
 
   /// The number of the same calls by another route.
   uint32_t rerouted(uint32_t recording, uint32_t subject, const std::string& route, const std::string& reason);
@@ -87,6 +89,7 @@ class Records {
     std::deque<Subject> subjects;  ///< the first: of no call
     size_t capacity = 0;           ///< the chunks may hold more
     uint64_t dropped = 0;
+    bool simplified = false;  ///< not all subjects are as they were given
     int64_t start_ns = 0, end_ns = 0;
   };
   /// Ends the recording. Without one: an empty result.

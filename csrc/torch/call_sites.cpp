@@ -63,6 +63,9 @@ class Table {
   size_t used_ = 0;
 };
 
+// A program that makes code as it runs has no end of it, and what is known is kept alive.
+constexpr size_t kMostCodes = 1 << 14, kMostSites = 1 << 16;
+
 constexpr int32_t kWhole = -1;  // "offset" of what a thread knows of a code object: its Owner
 
 /// What all threads share. Who takes the interpreter's lock takes it before this one.
@@ -73,6 +76,7 @@ struct Shared {
   std::unordered_map<const void*, Owner> codes;
   std::map<std::pair<const void*, int32_t>, uint32_t> numbers;
   std::vector<std::pair<const void*, int32_t>> sites;
+  bool full = false;  ///< there were more
 };
 Shared& shared() {
   static auto* all = new Shared();
@@ -98,7 +102,7 @@ Owner owner_of(const std::string& file) {
   return Owner::User;
 }
 
-/// Keeps the code object until the recording ends.
+/// Keeps the code object until the recording ends. Unknown: the recording is over, or there are too many.
 Owner intern_code(const void* code, uint32_t recording) {
   Shared& all = shared();
   {
@@ -106,6 +110,10 @@ Owner intern_code(const void* code, uint32_t recording) {
     const auto known = all.codes.find(code);
     if (all.recording != recording || known != all.codes.end()) {
       return all.recording == recording ? known->second : Owner::Unknown;
+    }
+    if (all.codes.size() >= kMostCodes) {
+      all.full = true;
+      return Owner::Unknown;
     }
   }
   if (interpreter_gone()) return Owner::Unknown;
@@ -122,12 +130,14 @@ uint32_t intern_site(const PythonFrame& frame, uint32_t recording) {
   Shared& all = shared();
   const std::lock_guard lock(all.mutex);
   if (all.recording != recording) return 0;
-  const auto [place, fresh] = all.numbers.emplace(std::pair(frame.code, frame.offset), 0);
-  if (fresh) {
-    all.sites.emplace_back(frame.code, frame.offset);
-    place->second = static_cast<uint32_t>(all.sites.size());
+  const std::pair site(frame.code, frame.offset);
+  if (const auto known = all.numbers.find(site); known != all.numbers.end()) return known->second;
+  if (all.sites.size() >= kMostSites) {
+    all.full = true;
+    return 0;
   }
-  return place->second;
+  all.sites.push_back(site);
+  return all.numbers[site] = static_cast<uint32_t>(all.sites.size());
 }
 
 struct ThreadsOwn {
@@ -195,13 +205,17 @@ uint32_t call_site(uint32_t recording) noexcept {
   }
 }
 
-std::vector<std::string> end_call_sites() {
+std::vector<std::string> end_call_sites(std::vector<std::string>& notes) {
   Shared& all = shared();
   std::unordered_map<const void*, Owner> codes;
   std::vector<std::pair<const void*, int32_t>> sites;
   {
     const std::lock_guard lock(all.mutex);
     all.recording = 0;
+    if (std::exchange(all.full, false)) {
+      notes.push_back("calls were made from more than " + std::to_string(kMostCodes) + " code objects or " +
+                      std::to_string(kMostSites) + " places: later places are not kept");
+    }
     codes.swap(all.codes);
     sites.swap(all.sites);
     all.numbers.clear();

@@ -17,7 +17,8 @@ void begin_call_sites(uint32_t recording);
 /// lock for code never seen before, and none otherwise.
 uint32_t call_site(uint32_t recording) noexcept;
 
-/// With the interpreter's lock. The texts of the sites, the first empty: "model.py:12 (forward)".
-std::vector<std::string> end_call_sites();
+/// With the interpreter's lock. The texts of the sites, the first empty: "model.py:12 (forward)". `notes` gets what is
+/// missing, if anything.
+std::vector<std::string> end_call_sites(std::vector<std::string>& notes);
 
 }  // namespace torch_fl::glue

@@ -462,7 +462,7 @@ std::unique_ptr<Rows> stop_recording() {
   Records::Result result = Records::get().stop();
   g_sites.store(false);
   const std::unique_ptr<Events> listened = std::move(events());
-  context.sites = end_call_sites();
+  context.sites = end_call_sites(context.notes);
   if (frames_unknown() != nullptr) context.notes.emplace_back(frames_unknown());
   {
     LayerNames& names = layer_names();

@@ -111,6 +111,33 @@ def test_capacity() -> None:
             pass
 
 
+def test_shapes_are_bounded() -> None:
+    x = torch.ones(3000, device="fl")
+    with torch_fl.profiler.profile(capacity=5000) as p:
+        for size in range(1, 3000):
+            x[:size].neg()
+    shapes = [record.shapes for record in p.records]
+    assert shapes[0] == ((1,),)
+    assert shapes[-1] == ()
+    assert p.records[-1].op == "aten::neg"
+    assert ["shapes and dtypes of later kinds are not kept" in note for note in p.notes] == [True]
+
+
+def test_code_objects_are_bounded() -> None:
+    x = torch.ones(2, device="fl")
+    with torch_fl.profiler.profile() as p:
+        for number in range(17_000):
+            exec(compile("x.neg()", f"made_{number}.py", "exec"), {"x": x})
+    sites = [record.site for record in p.records]
+    assert sites[0].startswith("made_0.py:1")
+    assert sites[-1] == ""
+    assert ["code objects" in note for note in p.notes] == [True]
+    with torch_fl.profiler.profile() as p:
+        x.neg()
+    assert p.records[0].site
+    assert p.notes == ()
+
+
 @pytest.mark.parametrize("bad", [1.5, "x", None])
 def test_capacity_is_a_number(bad: object) -> None:
     with (

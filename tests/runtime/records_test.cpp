@@ -79,6 +79,33 @@ TEST(RecordsTest, ALongRecordingIsBounded) {
   EXPECT_GE(result.dropped, 88u * RecordChunk::kSize);
 }
 
+TEST(RecordsTest, WhatCallsAreAboutIsBounded) {
+  constexpr uint32_t kRoom = 1024;  // what the smallest capacity has
+  ASSERT_EQ(Records::room_for_subjects(1), kRoom);
+  const uint32_t recording = Records::get().start(1);
+  const auto intern = [&](int64_t size) {
+    Subject s = subject("aten::neg");
+    s.shapes = {{size}};
+    s.reason = "found " + std::to_string(size);
+    return Records::get().intern(recording, std::move(s));
+  };
+  EXPECT_EQ(intern(0), 1u);
+  uint32_t last = 0;
+  for (int64_t i = 0; i < 10 * kRoom; ++i) last = intern(i);
+  EXPECT_EQ(last, 2 * kRoom + 1);
+  EXPECT_EQ(intern(kRoom - 1), kRoom);  // those that are known stay as they are
+  add(record(1, last));
+  const Recorded recorded = stop();
+  EXPECT_EQ(recorded.subject(recorded[0]).op, "aten::neg");
+  EXPECT_TRUE(recorded.subject(recorded[0]).shapes.empty());
+  EXPECT_TRUE(recorded.subject(recorded[0]).reason.empty());
+  ASSERT_EQ(recorded.notes().size(), 1u);
+  EXPECT_NE(recorded.notes()[0].find("more than 1024 kinds"), std::string::npos);
+
+  Records::get().start(1);
+  EXPECT_TRUE(stop().notes().empty());
+}
+
 TEST(RecordsTest, OneRecordingAtATime) {
   EXPECT_CONTAINS(error_of([&] { Records::get().start(0); }), "room for at least 1");
   Records::get().start(1);
