@@ -30,7 +30,7 @@ def probes(case: Case) -> Iterator[tuple[str, Case]]:
         for i in range(_special(case)):
             yield f"{name} in tensor {i}", _with_values(case, value, i)
     narrow = any(t.dtype == torch.float16 for t in _floating(case))
-    yield "large values", _scaled(case, 8.0 if narrow else _LARGE)
+    yield "large values", _scaled(case, 8.0 if narrow else _LARGE, 1 if _is_derivative(case) else None)
     yield "small values", _scaled(case, _SMALL)
     for size in sorted({size for t in tensors_of((case.args, case.kwargs)) for size in t.shape[-2:]}):
         if size > 3 and _highest_index(case) < size - 1:
@@ -55,7 +55,15 @@ def _special(case: Case) -> int:
     """
     if any(word in case.op for word in ("attention", "grid_sampler", "linalg", "_fft_")):
         return 0
-    return min(1 if "backward" in case.op else 2, len(_floating(case)))
+    return min(1 if _is_derivative(case) else 2, len(_floating(case)))
+
+
+def _is_derivative(case: Case) -> bool:
+    """Whether the first tensor is a gradient and later ones may be what the forward call saved.
+
+    Saved values have their range: gates of an LSTM are below 1, and where they are not, derivatives cancel.
+    """
+    return "backward" in case.op
 
 
 def changed_data(case: Case) -> Case | None:
@@ -78,8 +86,10 @@ def _changed(case: Case, change: Any) -> Case:
     return replace(case, args=args, kwargs=kwargs)
 
 
-def _scaled(case: Case, factor: float) -> Case:
-    return _changed(case, lambda t: t * factor if t.is_floating_point() else t)
+def _scaled(case: Case, factor: float, first: int | None = None) -> Case:
+    """Scale the first few floating-point tensors, or all."""
+    targets = {id(t) for t in _floating(case)[:first]}
+    return _changed(case, lambda t: t * factor if id(t) in targets else t)
 
 
 def _with_values(case: Case, value: float, which: int) -> Case:
