@@ -7,21 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-
-class BasicBlock(nn.Module):
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.conv_1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.norm_1 = nn.BatchNorm2d(outputs)
-        self.conv_2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.norm_2 = nn.BatchNorm2d(outputs)
-        self.shortcut = nn.Sequential()
-        if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = F.relu(self.norm_1(self.conv_1(x)), inplace=True)
-        return F.relu(self.norm_2(self.conv_2(y)) + self.shortcut(x), inplace=True)
+from examples.resnet import BasicBlock
 
 
 class ResNet18(nn.Module):

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 import warnings
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 
@@ -20,19 +20,13 @@ from tests.harness import device
 from tests.ops import catalogue
 from tests.ops.engine import NO_DTYPE, Options, PairCheck, check_errors
 from tests.ops.outcome import Outcome
+from torch_fl._channel import Channel
 
 
-class Channel:
-    """The way back to the parent. Whatever else prints to stdout goes to stderr."""
+class TaskChannel(Channel):
+    """Also says what comes next, once."""
 
-    def __init__(self) -> None:
-        self._stream: TextIO = os.fdopen(os.dup(1), "w")
-        os.dup2(2, 1)
-        self._last: tuple[str, str, str] | None = None
-
-    def send(self, **message: Any) -> None:
-        self._stream.write(json.dumps(message) + "\n")
-        self._stream.flush()
+    _last: tuple[str, str, str] | None = None
 
     def begin(self, op: str, dtype: str, variant: str) -> None:
         if (op, dtype, variant) != self._last:
@@ -51,7 +45,7 @@ def _plant_fault(check: str) -> None:
             time.sleep(3600)
 
 
-def run_task(task: dict[str, Any], options: Options, channel: Channel) -> None:
+def run_task(task: dict[str, Any], options: Options, channel: TaskChannel) -> None:
     info = catalogue.items(task["kind"])[task["index"]]
     skip = task.get("skip", {})  # dtype -> variants that crashed
     for dtype in [*task["dtypes"], NO_DTYPE]:
@@ -79,7 +73,7 @@ def _outcomes(kind: str, info: Any, dtype: str, options: Options) -> list[Outcom
 
 
 def main() -> None:
-    channel = Channel()
+    channel = TaskChannel()
     settings = json.loads(sys.argv[1])
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
