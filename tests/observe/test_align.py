@@ -123,6 +123,12 @@ def test_indices_never_leave_what_was_cut() -> None:
     assert not [name for name, _ in probes(case) if name.startswith("size")]
 
 
+@pytest.mark.parametrize(("shape", "wanted"), [((3, 8), [[3, 3]]), ((2, 3, 8), [[2, 3, 3]]), ((8,), []), ((8, 8), [])])
+def test_two_dimensions_are_made_equal(shape: tuple[int, ...], wanted: list[list[int]]) -> None:
+    made = [case for name, case in probes(case_of("aten::_softmax", torch.randn(shape), -1, False)) if "equal" in name]
+    assert [list(case.args[0].shape) for case in made] == wanted
+
+
 def test_every_kind_of_probe_is_made() -> None:
     names = {name for name, _ in probes(case_of("aten::add.Tensor", torch.randn(4, 6), torch.randn(4, 6)))}
     wanted = {"NaN in tensor 0", "infinity in tensor 1", "large values", "size 5 instead of 6"}

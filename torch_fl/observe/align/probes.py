@@ -35,10 +35,19 @@ def probes(case: Case) -> Iterator[tuple[str, Case]]:
     for size in sorted({size for t in tensors_of((case.args, case.kwargs)) for size in t.shape[-2:]}):
         if size > 3 and _highest_index(case) < size - 1:
             yield f"size {size - 1} instead of {size}", resized(case, size, size - 1)
+    larger, smaller = _oblong(case)
+    if _highest_index(case) < smaller < larger - 1:
+        yield f"size {smaller} instead of {larger}, so that two dimensions are equal", resized(case, larger, smaller)
     answer = on_cpu(case)
     if answer is not None and not writes(case.function):
         for form in forms_of(case, as_list(answer.outputs)):
             yield _FORMS[form.form], form
+
+
+def _oblong(case: Case) -> tuple[int, int]:
+    """The last two sizes of the largest tensor: a kernel that takes one for the other is right where they differ."""
+    shape = max((t.shape for t in tensors_of((case.args, case.kwargs))), key=math.prod, default=())
+    return (max(shape[-2:]), min(shape[-2:])) if len(shape) > 1 else (0, 0)
 
 
 def _highest_index(case: Case) -> int:
