@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "arguments.h"
 #include "families.h"
 #include "indexing.h"
 #include "runtime/internal.h"
@@ -29,7 +30,6 @@ const Line kLines[] = {
     {"aten::_segment_reduce_backward", Kind::SegmentsBackward},
 };
 
-double real(const fl_value& v) { return v.kind == FL_REAL ? v.u.d : static_cast<double>(v.u.i); }
 int64_t numel_at(const fl_tensor* t) { return t == nullptr ? 0 : t->numel; }
 
 /// The words of kernels/bags.h's Rows, in its order.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arguments.h"
 #include "families.h"
 #include "text.h"
 #include "walk.h"
@@ -14,8 +15,6 @@ constexpr uint32_t kDense = FL_KERNEL_CONTIGUOUS_INPUTS | FL_KERNEL_CONTIGUOUS_O
 constexpr uint64_t kSingles = FL_DTYPE_BIT(FL_FLOAT32) | FL_DTYPE_BIT(FL_FLOAT64);
 constexpr const char* kReason = "distances or products that the portable kernels do not have";
 
-const fl_tensor& tensor(const fl_call& call, uint32_t i) { return *call.args[i].u.tensor; }
-double real(const fl_value& v) { return v.kind == FL_REAL ? v.u.d : static_cast<double>(v.u.i); }
 uint32_t order_class(double p) { return p == 0 ? 0 : p == 1 ? 1 : p == 2 ? 2 : std::isinf(p) ? 3 : 4; }
 
 std::string head_of(fl_dtype dtype, double p) {

@@ -13,6 +13,7 @@ using Rows = std::vector<fl_kernel>;
 
 void add_pointwise(Rows& rows, runtime::Chip& chip, Language language);
 void add_reductions(Rows& rows, runtime::Chip& chip, Language language);
+void add_statistics(Rows& rows, runtime::Chip& chip, Language language);
 void add_products(Rows& rows, runtime::Chip& chip, Language language);
 void add_convolutions(Rows& rows, runtime::Chip& chip, Language language);
 void add_softmax(Rows& rows, runtime::Chip& chip, Language language);
@@ -34,6 +35,7 @@ void add_selecting(Rows& rows, runtime::Chip& chip, Language language);
 void add_searches(Rows& rows, runtime::Chip& chip, Language language);
 void add_bags(Rows& rows, runtime::Chip& chip, Language language);
 void add_shapes(Rows& rows, runtime::Chip& chip, Language language);
+void add_places(Rows& rows, runtime::Chip& chip, Language language);
 void add_padding(Rows& rows, runtime::Chip& chip, Language language);
 void add_scans(Rows& rows, runtime::Chip& chip, Language language);
 void add_sorting(Rows& rows, runtime::Chip& chip, Language language);

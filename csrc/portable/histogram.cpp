@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arguments.h"
 #include "families.h"
 #include "launch.h"
 #include "runtime/internal.h"
 
 namespace torch_fl::portable {
 namespace {
-
-double real(const fl_value& v) { return v.kind == FL_REAL ? v.u.d : static_cast<double>(v.u.i); }
 
 // Every item counts its share in a row of its own, then the rows are added up.
 class HistogramRow : public Row {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "arguments.h"
 #include "families.h"
 #include "indexing.h"
 
@@ -16,7 +17,6 @@ constexpr const char* kTooMany = "more dimensions or index tensors than the port
 constexpr const char* kShapes = "shapes that do not fit";
 constexpr const char* kNotIndex = "an index that is neither int64 nor int32";
 
-const fl_tensor& tensor(const fl_call& call, uint32_t i) { return *call.args[i].u.tensor; }
 bool movable(const fl_tensor& t) { return element_bytes(t.dtype) > 0; }
 bool typed(const fl_tensor& t) { return type_name(t.dtype) != nullptr; }
 bool addable(const fl_tensor& t) { return type_name(part_of(t.dtype)) != nullptr; }

@@ -16,6 +16,7 @@ void equip(runtime::Chip& chip) {
   Rows rows;
   add_pointwise(rows, chip, *language);
   add_reductions(rows, chip, *language);
+  add_statistics(rows, chip, *language);
   add_products(rows, chip, *language);
   add_convolutions(rows, chip, *language);
   add_softmax(rows, chip, *language);
@@ -37,6 +38,7 @@ void equip(runtime::Chip& chip) {
   add_searches(rows, chip, *language);
   add_bags(rows, chip, *language);
   add_shapes(rows, chip, *language);
+  add_places(rows, chip, *language);
   add_padding(rows, chip, *language);
   add_scans(rows, chip, *language);
   add_sorting(rows, chip, *language);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "arguments.h"
 #include "families.h"
 #include "launch.h"
 #include "text.h"
@@ -23,10 +24,6 @@ const Fill kFills[] = {
     {"aten::geometric_", Kind::Geometric},     {"aten::random_.from", Kind::Integers},
     {"aten::native_dropout", Kind::Dropout},
 };
-
-double real(const fl_value& v, double absent) {
-  return v.kind == FL_REAL ? v.u.d : v.kind == FL_NONE ? absent : static_cast<double>(v.u.i);
-}
 
 /// What a fill draws for each element, and from what.
 struct Plan {
