@@ -21,9 +21,13 @@ class ReusableContext(contextlib.ContextDecorator, Generic[T]):
 
     def __enter__(self) -> T:
         context = self._make()
-        value = context.__enter__()
         self._entered.append(context)
-        return value
+        try:
+            return context.__enter__()
+        except BaseException as error:  # Ctrl-C, perhaps when it has been entered already
+            self._entered.remove(context)
+            context.__exit__(type(error), error, error.__traceback__)
+            raise
 
     def __exit__(self, *error: Any) -> bool | None:
         return self._entered.pop().__exit__(*error)

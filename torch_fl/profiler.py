@@ -64,12 +64,15 @@ def profile(
     with contextlib.ExitStack() as hooks:
         if layers is not None:
             hooks.enter_context(layers_of(layers))
-        core.start_recording(room, sites, device_events)
         result = Profile()
+        started: list[None] = []
         try:
+            # In one call from Python, so that Ctrl-C comes either before the start or after it is noted.
+            started.extend(map(core.start_recording, (room,), (sites,), (device_events,)))
             yield result
         finally:
-            result._finish(core.stop_recording())
+            if started:
+                result._finish(core.stop_recording())
 
 
 def _checked(capacity: int) -> int:

@@ -8,6 +8,7 @@ import copy
 import dataclasses
 import inspect
 import io
+import itertools
 import json
 import os
 import sys
@@ -620,6 +621,40 @@ def test_layers_of_generators_end_in_any_order() -> None:
 
 
 # ---- The light form
+
+
+def test_recording_stops_wherever_ctrl_c_comes() -> None:
+    """The interpreter looks for it where a function of Python's starts, and where one of C's has returned."""
+    for moment in itertools.count():
+        error, inside = _interrupted(moment)
+        if error is None:
+            break
+        if inside:  # the recording may end with the traceback
+            del error
+        with torch_fl.profiler.profile():  # which refuses while another recording goes on
+            pass
+    assert moment > 10
+
+
+def _interrupted(moment: int) -> tuple[KeyboardInterrupt | None, bool]:
+    """Record a block into which Ctrl-C comes at a moment; return it (None: the block was over), and whether inside."""
+    left, inside = moment, False
+
+    def interrupt(_: object, event: str, __: object) -> None:
+        nonlocal left
+        left -= event in ("call", "c_return")
+        if left < 0:
+            raise KeyboardInterrupt
+
+    try:
+        sys.setprofile(interrupt)
+        with torch_fl.profiler.profile():
+            inside = True
+    except KeyboardInterrupt as error:
+        return error, inside
+    finally:
+        sys.setprofile(None)
+    return None, inside
 
 
 def test_profile_dispatch_counts_one_block() -> None:

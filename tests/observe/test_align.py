@@ -304,11 +304,13 @@ def test_forward_alone() -> None:
 
 
 def test_precise_settings_are_compared() -> None:
+    torch.manual_seed(0)
     report = torch_fl.align(nn.Linear(64, 32), torch.randn(8, 64), probe=False)
     assert report.precision is not None
-    for change in report.precision:
-        ratio = sorted((change.default_nmse, change.high_nmse))
-        assert ratio[1] > 2 * ratio[0] or change.default_routes != change.high_routes
+    changes = {change.op: change for change in report.precision}
+    assert {"aten::addmm", "aten::mm"} <= changes.keys()  # which high precision leaves to the portable kernels
+    for change in changes.values():
+        assert (change.default_routes, change.high_routes) == (["kernel"], ["portable"])
 
 
 def test_named_arguments_and_dicts_of_results() -> None:

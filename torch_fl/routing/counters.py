@@ -144,8 +144,8 @@ def timing() -> Iterator[None]:
     Each call then waits for its device, so that the time is the call's own; the program as a whole is slower.
     """
     core = _load.core()
-    core.set_timing(True)
     try:
+        core.set_timing(True)
         yield
     finally:
         core.set_timing(False)

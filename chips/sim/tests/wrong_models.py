@@ -129,20 +129,20 @@ def gate() -> Made:
 
 MODELS = (images, dense, half, words, residual, attention, narrow, loss, gate)
 
-# fault: model, operators one of which must be named, layer that must be named
+# fault: model, operators that the fault makes wrong and the model calls, the first to be named first; layer to be named
 FAULTS = {
     "truncating-cast": (narrow, ("aten::_to_copy",), "narrow"),
-    "narrow-sums": (half, ("aten::addmm",), "0"),
-    "narrow-factors": (dense, ("aten::addmm",), "0"),
+    "narrow-sums": (half, ("aten::addmm", "aten::mm"), "0"),
+    "narrow-factors": (dense, ("aten::addmm", "aten::mm"), "0"),
     "dropped-nan": (images, ("aten::relu",), "2"),
     "unshifted-softmax": (attention, ("aten::_softmax",), "1.weights"),
     "tanh-gelu": (dense, ("aten::gelu",), "1"),
     "wrong-epsilon": (dense, ("aten::native_layer_norm",), "2"),
     "wrong-axis": (attention, ("aten::_softmax",), "1.weights"),
     "odd-tail": (dense, ("aten::gelu",), "1"),
-    "ignored-strides": (gate, ("aten::mul.Tensor",), "1"),
-    "stale-weights": (images, ("aten::convolution",), "0"),
-    "cleared-output": (residual, ("aten::add_.Tensor",), "1"),
+    "ignored-strides": (gate, ("aten::mul.Tensor", "aten::add.Tensor"), "1"),
+    "stale-weights": (images, ("aten::convolution", "aten::addmm"), "0"),
+    "cleared-output": (residual, ("aten::add_.Tensor", "aten::add.Tensor"), "1"),
     "population-variance": (images, ("aten::native_batch_norm",), "1"),
     "softmax-gradient": (attention, ("aten::_softmax_backward_data",), "1.weights"),
     "unsummed-bias": (images, ("aten::convolution_backward",), "0"),

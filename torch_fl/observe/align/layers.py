@@ -66,7 +66,6 @@ class Run:
         self.model = model
         self.calls: list[Seen] = []
         self.outputs: list[torch.Tensor] = []
-        self.parameters: dict[str, torch.Tensor | None] = {}
         self.recorder = RecordedDraws()
 
     def go(self, inputs: tuple[Any, dict[str, Any]], backward: bool, keep_inputs: bool) -> None:
@@ -76,7 +75,6 @@ class Run:
             self.outputs = [t for t in tensors_of(_plain(outputs)) if t.is_floating_point()]
             if backward:
                 _go_back([t for t in self.outputs if t.requires_grad])
-        self.parameters = {name: parameter.grad for name, parameter in self.model.named_parameters()}
 
     @contextlib.contextmanager
     def _watched(self, keep_inputs: bool) -> Iterator[None]:
@@ -174,9 +172,10 @@ class LayerJudge:
         if expected is None:
             return [Layer(seen.name, seen.kind, "forward", Judgement(Verdict.UNJUDGED, "it does not run alone"))]
         unit = _unit(seen)
-        wide, moved = None, None
-        if self._wide is not None:
-            wide = self._quietly(self._wide, seen, _double)
+        wide = self._quietly(self._wide, seen, _double)
+        if wide is None:
+            moved = None
+        else:  # once more, with each input moved by its rounding
             moved = self._quietly(self._wide, seen, lambda t: _double(t) * (1 + unit * _signs(t)) if _is_real(t) else t)
         try:
             found = self._alone(self._chip, seen, lambda t: t.to(self._device))
@@ -190,7 +189,9 @@ class LayerJudge:
                 layers.append(Layer(seen.name, seen.kind, phase, _judge(names, found, expected, wide, moved)))
         return layers
 
-    def _quietly(self, model: torch.nn.Module, seen: Seen, change: Any) -> dict[str, torch.Tensor] | None:
+    def _quietly(self, model: torch.nn.Module | None, seen: Seen, change: Any) -> dict[str, torch.Tensor] | None:
+        if model is None:
+            return None
         try:
             return self._alone(model, seen, change)
         except Exception:  # it makes tensors of a type of its own
