@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import itertools
-import json
+import math
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,15 @@ from rich.console import Console
 import torch_fl
 from tests.cli.helpers import command
 from tests.observe.made_up import results
+from torch_fl.cli import bench
+from torch_fl.cli.errors import CommandError
 from torch_fl.observe import baseline, target
-from torch_fl.observe.baseline import cases, table
+from torch_fl.observe.baseline import cases, measure, table, worker
 from torch_fl.observe.baseline.case import Kind
 from torch_fl.observe.baseline.results import spread
 from torch_fl.observe.baseline.roofline import roof
 
+SERIES = ("device_ns", "host_ns", "total_ns", "loop_ns")
 SMALL = {"processes": 2, "repeats": 4, "samples": 2, "sample_seconds": 0.0002}
 MODELS = """
 import os
@@ -101,7 +103,9 @@ def test_what_is_known_of_a_case(few: baseline.Results) -> None:
     assert mm.bytes == 4 * (64 * 192 + 192 * 192 + 64 * 192)
     assert mm.memory_peak >= mm.bytes
     assert [(route.op, route.route, route.calls) for route in mm.routes] == [("aten::mm", "kernel", 1)]
-    assert few.case("copies/h2d 1 MiB").bytes_copied == 1 << 20
+    for direction in ("h2d", "d2h", "d2d"):
+        copy = few.case(f"copies/{direction} 1 MiB")
+        assert (copy.direction, copy.bytes_copied) == (direction, 1 << 20)
     assert not few.case("copies/h2d 1 MiB").cpu_ns
     assert few.case("launch/add of one element").series == "host_ns"
     assert few.timer == "events of the device"
@@ -109,14 +113,14 @@ def test_what_is_known_of_a_case(few: baseline.Results) -> None:
 
 def test_the_run_says_what_it_ran_on(few: baseline.Results) -> None:
     device = torch_fl.list_devices()[0]
-    assert (few.chip, few.device["name"], few.device["total_memory"]) == (
+    assert (few.chip, few.device.name, few.device.total_memory) == (
         device.chip,
         device.name,
         device.memory,
     )
-    assert few.environment["versions"]["torch"] == torch.__version__
-    assert few.environment["threads"]["torch"] >= 1
-    assert "TORCH_FL_PLUGIN_PATH" in few.environment["variables"]
+    assert few.environment.versions["torch"] == torch.__version__
+    assert few.environment.threads["torch"] >= 1
+    assert "TORCH_FL_PLUGIN_PATH" in few.environment.variables
     assert "aten::mm" in {row.op for row in few.registered}
 
 
@@ -125,17 +129,23 @@ def test_files_bring_back_what_was_measured(few: baseline.Results, tmp_path: Pat
     assert baseline.read(tmp_path / "folder" / "results.json") == few
 
 
-def test_steps_are_told_up_to_the_last(models: Path) -> None:
+@pytest.fixture(scope="module")
+def made(models: Path) -> tuple[baseline.Results, list[baseline.Step]]:
     steps: list[baseline.Step] = []
-    baseline.run(model=f"{models}:made", watch=steps.append, processes=1, repeats=2, samples=1, cpu=False)
+    return baseline.run(model=f"{models}:made", watch=steps.append, processes=1, repeats=1, samples=1), steps
+
+
+def test_steps_are_told_up_to_the_last(made: tuple[baseline.Results, list[baseline.Step]]) -> None:
+    _, steps = made
     assert steps[0].text == "starting"
     assert all(a.done <= b.done for a, b in itertools.pairwise(steps))
-    assert steps[-1].total == 2
+    assert (steps[-1].done, steps[-1].total) == (2, 2)
 
 
-def test_a_model_of_a_file_is_measured_and_its_host_share_told(models: Path) -> None:
-    found = baseline.run(model=f"{models}:made", processes=1, repeats=1, samples=1)
-    case = found.case("some_models/forward")
+def test_a_model_of_a_file_is_measured_and_its_host_share_told(
+    made: tuple[baseline.Results, list[baseline.Step]],
+) -> None:
+    case = made[0].case("some_models/forward")
     assert case.kind is Kind.MODEL
     assert not case.error
     assert 0 < case.host_share_of_calls() < 1
@@ -146,7 +156,7 @@ def test_a_model_of_a_file_is_measured_and_its_host_share_told(models: Path) -> 
 
 
 def test_a_case_that_raises_is_told_and_the_rest_goes_on(models: Path) -> None:
-    found = baseline.run(model=f"{models}:broken", processes=2, repeats=2, samples=1, cpu=False)
+    found = baseline.run(model=f"{models}:broken", processes=1, repeats=2, samples=1, cpu=False)
     assert found.case("some_models/training step").error == "ValueError: no training"
     assert len(found.case("some_models/forward").rounds) == 2
 
@@ -184,13 +194,15 @@ def test_inputs_may_be_given_in_any_form(models: Path, name: str) -> None:
 
 
 def test_a_model_that_does_not_train_has_no_such_case(models: Path) -> None:
-    found = baseline.run(model=f"{models}:frozen", processes=1, repeats=1, samples=1, cpu=False)
-    assert [case.name for case in found.cases if case.kind.value == "model"] == ["some_models/forward"]
+    names = {}
+    for model in ("made", "frozen"):
+        settings = {"model": f"{models}:{model}", "device": "fl:0", "process": 0, "seed": 0, "skip": []}
+        measuring = worker.Worker({**settings, "samples": 1, "sample_seconds": 0.001}, channel=None)
+        names[model] = [case.name for case in measuring.cases()]
+    assert names == {"made": ["some_models/forward", "some_models/training step"], "frozen": ["some_models/forward"]}
 
 
 def test_wrong_options_are_told_of() -> None:
-    with pytest.raises(baseline.BenchError, match=r"none\.py: no such file"):
-        baseline.run(model="none.py:f", processes=1)
     with pytest.raises(baseline.BenchError, match=r"no device 'fl:9' \(devices: fl:0"):
         baseline.run(device="fl:9", processes=1)
     with pytest.raises(baseline.BenchError, match="repeats is 0"):
@@ -241,9 +253,8 @@ def test_roofs() -> None:
     def share(flops: int, bytes: int, peaks: tuple[float, float], dtype: str = "float32") -> tuple[Any, str]:
         content = results(1, cases=1).model_dump(mode="json")
         content["device"] |= {"peak_flops": peaks[0], "peak_bandwidth": peaks[1]}
-        times = {key: [1000.0] for key in ("device_ns", "host_ns", "total_ns")}
         content["cases"][0] |= {"flops": flops, "bytes": bytes, "dtype": dtype}
-        content["cases"][0]["rounds"] = [{"process": 0, "round": 0, "calls": 1, "loop_ns": [1.0], **times}]
+        content["cases"][0]["rounds"] = [{"process": 0, "round": 0, "calls": 1, **dict.fromkeys(SERIES, (1000.0,))}]
         found = baseline.Results.model_validate(content)
         under = roof(found.cases[0], found)
         return under.share, under.bound
@@ -253,6 +264,24 @@ def test_roofs() -> None:
     assert share(1_000_000, 800_000, (2e12, 1e12)) == (pytest.approx(0.8), "memory")
     assert share(1_000_000, 800_000, (0, 0)) == (None, "")
     assert share(1_000_000, 100_000, (2e12, 0), "float16") == (None, "")
+
+
+@pytest.mark.parametrize(("direction", "moved", "share"), [("h2d", 1, None), ("d2h", 1, None), ("d2d", 2, 0.2)])
+def test_copies_under_the_roof_of_memory(direction: str, moved: int, share: float | None) -> None:
+    """Within the device each byte is read and written; what lies between host and device has no peak that is known."""
+    content = results(1, cases=1).model_dump(mode="json")
+    content["device"]["peak_bandwidth"] = 1e12
+    (case,) = content["cases"]
+    case |= {"kind": "copy", "bytes_copied": 100_000, "direction": direction}
+    case["rounds"] = [{"process": 0, "round": 0, "calls": 1, **dict.fromkeys(SERIES, (1000.0,))}]
+    found = baseline.Results.model_validate(content)
+    under = roof(found.cases[0], found)
+    assert under.bandwidth == pytest.approx(moved * 1e11)
+    assert under.share == (None if share is None else pytest.approx(share))
+    text = shown(found, 120)
+    assert f"{moved * 100}" in text
+    assert ("of roof" in text) is (share is not None)
+    assert ("what it reads and what it writes" in " ".join(text.split())) is (direction == "d2d")
 
 
 def test_peaks_reach_python() -> None:
@@ -304,31 +333,89 @@ def test_tables_with_every_column_cut_nothing(width: int) -> None:
 
 
 def test_the_command_measures_writes_and_prints(tmp_path: Path) -> None:
-    words = ("bench", "--set", "quick,operators/add.Tensor,resnet18", "--processes", "1", "--repeats", "1", "--no-cpu")
-    result = command(*words, "-o", tmp_path / "results.json", COLUMNS="80")
+    words = ("--set", "quick,operators/add.Tensor,bert", "--processes", "1", "--repeats", "1", "--no-cpu")
+    result = command("bench", *words, "-o", tmp_path / "folder" / "results.json", COLUMNS="80")
     assert result.returncode == 0, result.stderr
-    assert "resnet18" in result.stdout
+    assert "bert" in result.stdout
     assert "training" in result.stdout
-    found = baseline.read(tmp_path / "results.json")
-    assert not found.case("resnet18/training step").error
-    assert found.options["cpu"] is False
-    printed = command(*words[:2], "quick,operators/add.Tensor", *words[3:], "--json")
-    assert json.loads(printed.stdout)["format"] == found.format
+    found = baseline.read(tmp_path / "folder" / "results.json")
+    assert not found.case("bert/training step").error
+    assert found.options.cpu is False
+    assert os.listdir(tmp_path / "folder") == ["results.json"]
 
 
-def test_the_command_refuses_what_it_cannot_do(tmp_path: Path) -> None:
-    result = command("bench", "--set", "standrad", "--processes", "1")
-    assert (result.returncode, "did you mean 'standard'" in result.stderr) == (2, True)
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch, few: baseline.Results) -> list[baseline.Options]:
+    """The command finds `few`; the list has what it was asked for."""
+    asked: list[baseline.Options] = []
+
+    def run(options: baseline.Options, watch: object) -> baseline.Results:
+        asked.append(options)
+        if options.set == "standrad":
+            raise baseline.BenchError("no set 'standrad'")
+        return few
+
+    monkeypatch.setattr(baseline, "run", run)
+    return asked
 
 
-def test_a_chip_without_kernels_runs_everything_on_the_host() -> None:
-    """In a process of its own: the chip reads its settings when it loads."""
-    code = """
-from torch_fl.observe import baseline
-found = baseline.run(set="quick,operators/relu", processes=1, repeats=1, samples=1, cpu=False)
-case = found.case("operators/relu")
-print(case.host_share_of_calls(), case.routes[0].route, case.host_share_of_time > 0.5)
-"""
-    environment = {**os.environ, "SIMCHIP_HIDE_KERNELS": "1"}
-    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert result.stdout.split() == ["1.0", "host", "True"]
+def test_json_of_the_command_is_what_it_writes(
+    few: baseline.Results, measured: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bench.main(baseline.Options(), tmp_path / "results.json", json=True) == 0
+    assert (
+        baseline.Results.model_validate_json(capsys.readouterr().out) == few == baseline.read(tmp_path / "results.json")
+    )
+
+
+def test_the_command_refuses_what_it_cannot_do(measured: list[baseline.Options], tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="no set 'standrad'") as error:
+        bench.main(baseline.Options(set="standrad"), None, json=False)
+    assert error.value.status == 2
+    measured.clear()
+    (tmp_path / "file").touch()
+    for file, message in (
+        (Path("-"), "-: expected the name of a file"),
+        (tmp_path, "cannot be written"),
+        (tmp_path / "file" / "results.json", "file/results.json: cannot be written: "),
+    ):
+        with pytest.raises(CommandError, match=message) as error:
+            bench.main(baseline.Options(), file, json=True)
+        assert error.value.status == 2
+    assert not measured  # nothing is measured in vain
+    assert not Path("-").exists()
+
+
+def test_a_file_that_cannot_be_written_whole_stays_as_it_was(
+    few: baseline.Results, measured: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "results.json"
+    file.write_text("before")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(CommandError, match=r"results\.json: cannot be written: No space left on device"):
+        bench.main(baseline.Options(), file, json=False)
+    assert file.read_text() == "before"
+    assert os.listdir(tmp_path) == ["results.json"]
+
+
+def test_a_chip_without_kernels_runs_everything_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIMCHIP_HIDE_KERNELS", "1")  # which the measuring process reads
+    found = baseline.run(set="quick,operators/relu", processes=1, repeats=1, samples=1, cpu=False)
+    case = found.case("operators/relu")
+    assert (case.host_share_of_calls(), case.routes[0].route) == (1.0, "host")
+    assert case.host_share_of_time > 0.5
+
+
+@pytest.mark.parametrize("nanoseconds", [-1.0, math.nan, math.inf])
+def test_times_that_events_cannot_mean_fail_the_case(nanoseconds: float) -> None:
+    class Odd:
+        def sample(self, work: object, calls: int) -> tuple[float, float, float]:
+            return nanoseconds, 1.0, 1.0
+
+    (case,) = cases.selected("launch", ["float32"])
+    with pytest.raises(RuntimeError, match="expected a time between the device's events, found"):
+        measure.sample_round(case, case.make(torch.device("cpu")), measure.Plan(1, 1), Odd())

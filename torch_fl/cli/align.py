@@ -41,9 +41,11 @@ def main(
             module, args, device, backward, kwargs=kwargs, probe=probe, name=target, progress=progress
         )
     if page is not None:
-        report.to_html(page)
+        with printing.writing(page):
+            report.to_html(page)
     if json is not None and not to_stdout:
-        report.to_json(json)
+        with printing.writing(json):
+            report.to_json(json)
     if to_stdout:
         printing.print_json(report.as_dict())
     else:

@@ -11,22 +11,25 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from torch_fl.cli import output
 from torch_fl.cli.errors import CommandError
+from torch_fl.cli.run import writable
 from torch_fl.observe import baseline
 from torch_fl.observe.baseline import table
 
 
 def main(options: baseline.Options, file: Path | None, json: bool) -> int:
     """Measure, print or write; return the exit status: 1 if a case failed."""
+    if file is not None:
+        with output.writing(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        writable(file)
     errors = Console(stderr=True)
     try:
         results = _watched(options, errors)
     except baseline.BenchError as error:
         raise CommandError(str(error), status=2) from None
     if file is not None:
-        try:
+        with output.writing(file):
             results.write(file)
-        except OSError as error:
-            raise CommandError(f"{file}: {error.strerror}", status=2) from None
     if json:
         output.print_json(results.model_dump(mode="json"))
     else:

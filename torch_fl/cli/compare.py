@@ -30,7 +30,7 @@ def main(before: Path, after: Path, options: Options, fail_on: str, form: str, e
     else:
         render.show(Console(width=None if sys.stdout.isatty() else output.pipe_width()), found, every)
     if found.speed is not None and not found.speed.tested and Subject.SPEED in subjects:
-        raise CommandError("speed could not be tested: too few pairs for this --alpha", status=2)
+        raise CommandError(f"speed could not be tested: {render.why_untested(found.speed)}", status=2)
     return int(bool(found.regressions(subjects)))
 
 

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from torch_fl import _json
+from torch_fl.cli.errors import CommandError
 
 PIPE_WIDTH = 200  # columns, where the output is no terminal
 
@@ -35,4 +39,13 @@ def pipe_width() -> int:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
-    print(json.dumps(value, indent=2, default=str))
+    print(_json.text(value))
+
+
+@contextmanager
+def writing(file: Path) -> Iterator[None]:
+    """Say which file could not be written, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise CommandError(f"{file}: cannot be written: {error.strerror}", status=2) from None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torch_fl.cli import run
 from torch_fl.cli.errors import CommandError
+from torch_fl.cli.output import writing
 from torch_fl.observe import running, target
 from torch_fl.observe.report import page
 from torch_fl.observe.report.data import Report
@@ -45,9 +46,11 @@ def main(
         report = Report.from_json(data.read_text(encoding="utf-8"))
     if status and not report.failure:
         report = replace(report, failure=f"exit status {_exit_status(status)}")
-    running.write_whole(output, page.render(report))
+    with writing(output):
+        running.write_whole(output, page.render(report))
     if json is not None:
-        running.write_whole(json, report.to_json())
+        with writing(json):
+            running.write_whole(json, report.to_json())
     print(output, file=sys.stderr)
     return _exit_status(status)
 

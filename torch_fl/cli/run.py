@@ -61,6 +61,8 @@ def main(
 
 def writable(path: Path) -> str:
     """Return the absolute path of a file to be written: better now than at the end of a long run."""
+    if str(path) == "-":
+        raise CommandError("-: expected the name of a file; standard output is /dev/stdout", status=2)
     folder = path.absolute().parent
     if not folder.is_dir():
         raise CommandError(f"{path}: no folder {folder}", status=2)

@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from torch_fl import _json
 from torch_fl.conformance.verdict import Row, Verdict
 
 FORMAT = "torch-fl conformance report 1"
@@ -36,11 +37,11 @@ def make(chip: str, environment: Mapping[str, Any], options: Mapping[str, Any], 
         "chip": chip,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "versions": versions(environment),
-        "device": _finite(environment["device"]),
+        "device": _json.finite(environment["device"]),
         "files": [{"path": item["path"], "sha256": _digest(item["path"])} for item in environment["plugins"]],
         "options": dict(options),
         "summary": summary(rows),
-        "operators": [_finite(row.as_dict()) for row in sorted(rows, key=lambda row: (row.op, row.dtype))],
+        "operators": [_json.finite(row.as_dict()) for row in sorted(rows, key=lambda row: (row.op, row.dtype))],
     }
     return {"content": content, "sha256": checksum(content)}
 
@@ -66,17 +67,6 @@ def summary(rows: Iterable[Row]) -> dict[str, int]:
     """Return the number of rows for each verdict."""
     found = Counter(row.verdict for row in rows)
     return {verdict.value: found[verdict] for verdict in Verdict if found[verdict]}
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: it becomes text."""
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return str(value)
-    return value
 
 
 def _digest(path: str) -> str:

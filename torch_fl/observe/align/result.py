@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch_fl import _json
+from torch_fl.observe import running
 from torch_fl.observe.align.judge import LADDER, Verdict
 from torch_fl.observe.align.layers import Layer
 from torch_fl.observe.align.operators import Call, Op
@@ -110,14 +111,14 @@ class AlignReport:
         }
 
     def to_json(self, path: str | Path) -> None:
-        """Write `as_dict` to a file."""
-        Path(path).write_text(json.dumps(self.as_dict(), indent=2, default=str) + "\n")
+        """Write `as_dict` to a file; infinity and NaN, which JSON lacks, are the texts ``"inf"`` and ``"nan"``."""
+        running.write_whole(Path(path), _json.text(self.as_dict()) + "\n")
 
     def to_html(self, path: str | Path) -> None:
         """Write a page that stands alone."""
         from torch_fl.observe.align.page import render
 
-        Path(path).write_text(render(self))
+        running.write_whole(Path(path), render(self))
 
     def __str__(self) -> str:
         return self.conclusion()

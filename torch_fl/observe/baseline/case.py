@@ -34,7 +34,8 @@ class Case:
     op: str = ""  # the operator, where the case is about one
     dtype: str = "float32"
     gradients: bool = False
-    bytes_copied: int = 0  # copies: in one direction
+    bytes_copied: int = 0
+    direction: str = ""  # of a copy: h2d, d2h, d2d
     on_cpu: bool = True  # it means something there, too
 
 

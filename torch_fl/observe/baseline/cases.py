@@ -145,10 +145,16 @@ def _training(build: Build, device: torch.device) -> Work:
 def _copies(size: str) -> Iterator[Case]:
     for mebibytes in (1, 16, 64) if size == "standard" else (1, 4):
         for direction in ("h2d", "d2h", "d2d"):
-            make = functools.partial(_copy, direction, mebibytes << 20)
-            name = f"copies/{direction} {mebibytes} MiB"
             copied = mebibytes << 20
-            yield Case(name, Kind.COPY, make, dtype="uint8", bytes_copied=copied, on_cpu=direction == "d2d")
+            yield Case(
+                f"copies/{direction} {mebibytes} MiB",
+                Kind.COPY,
+                functools.partial(_copy, direction, copied),
+                dtype="uint8",
+                bytes_copied=copied,
+                direction=direction,
+                on_cpu=direction == "d2d",
+            )
 
 
 def _copy(direction: str, size: int, device: torch.device) -> Work:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import time
 from collections.abc import Iterator
@@ -179,6 +180,13 @@ def size(case: Case, work: Work) -> dict[str, int]:
     return {"flops": int(counter.get_total_flops()), "bytes": moved}
 
 
+def _check(nanoseconds: list[float]) -> None:
+    """Refuse what a device's events cannot mean."""
+    for value in nanoseconds:
+        if not 0 <= value < math.inf:
+            raise RuntimeError(f"expected a time between the device's events, found {value} ns")
+
+
 def sample_round(case: Case, work: Work, plan: Plan, clock: Clock) -> dict[str, Any]:
     """Take the samples of one round."""
     found, loops = [], [loop()]
@@ -188,4 +196,5 @@ def sample_round(case: Case, work: Work, plan: Plan, clock: Clock) -> dict[str, 
             found.append(clock.sample(work, plan.calls))
             loops.append(loop())
     device, host, total = (list(series) for series in zip(*found, strict=True))
+    _check(device)
     return {"calls": plan.calls, "device_ns": device, "host_ns": host, "total_ns": total, "loop_ns": loops}

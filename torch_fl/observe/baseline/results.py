@@ -6,11 +6,26 @@ from __future__ import annotations
 import enum
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
+
+from torch_fl.observe import running
+from torch_fl.observe.baseline.parsing import (
+    BadResults,
+    Count,
+    Flag,
+    Number,
+    Part,
+    Positive,
+    Time,
+    Whole,
+    checked,
+    load_json,
+    shown,
+)
 
 FORMAT = "torch-fl baseline 1"
 
@@ -27,59 +42,61 @@ class Kind(str, enum.Enum):
 SERIES = {Kind.KERNEL: "device_ns", Kind.MODEL: "total_ns", Kind.COPY: "total_ns", Kind.LAUNCH: "host_ns"}
 
 
-def rounds_of(kind: Kind, rounds: int) -> int:
-    """Return how many of a process's rounds a kind of case takes part in: networks, which take long, in a quarter."""
-    return max(1, rounds // 4) if kind is Kind.MODEL else rounds
+FEWEST_PAIRS = 8  # that a comparison can have without alpha being large
 
 
-class BadResults(ValueError):
-    """A file that is no baseline, or is damaged."""
+def rounds_of(kind: Kind, rounds: int, processes: int) -> int:
+    """Return how many of a process's rounds a kind of case takes part in.
+
+    Networks, which take long, in a quarter, but in enough for a comparison where there are few processes.
+    """
+    if kind is not Kind.MODEL:
+        return rounds
+    return max(1, rounds // 4, min(rounds, -(-FEWEST_PAIRS // processes)))
 
 
-Samples = Annotated[tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...], Field(min_length=1)]
+Samples = Annotated[tuple[Time, ...], Field(min_length=1)]
+Threads = dict[str, Count | None]
 
 
-class _Row(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")  # a later minor version may know more
-
-
-class Route(_Row):
+class Route(Part):
     """Calls of one operator by one route, in one call of a case."""
 
     op: str
     route: str
     reason: str = ""
-    calls: int
-    ns: int = 0  # where the counters time it: on the host, and in Python
+    calls: Count
+    ns: Count = 0  # where the counters time it: on the host, and in Python
 
 
-class Round(_Row):
+class Round(Part):
     """Samples taken one after another, in nanoseconds for one call; a sample is ``calls`` of them."""
 
-    process: int
-    round: int
-    calls: int
+    process: Count
+    round: Count
+    calls: Count
     device_ns: Samples  # between two events round the calls; without timed events as total_ns
     host_ns: Samples  # until the calls have returned
     total_ns: Samples  # until the device is done as well
     loop_ns: Samples  # a loop that the CPU alone runs, before and after each sample: the machine's speed
 
 
-class CaseResult(_Row):
+class CaseResult(Part):
     """One case: what it is, where its operators ran, and every sample."""
 
     name: str
     kind: Kind
     op: str = ""
     dtype: str = "float32"
-    flops: int = 0  # of one call, where PyTorch's counter knows its operators; 0: unknown
-    bytes: int = 0  # that one call must move at least: arguments, parameters and results, each once
-    bytes_copied: int = 0
-    memory_peak: int = 0  # bytes allocated on the device at the most, during one call
+    flops: Count = 0  # of one call, where PyTorch's counter knows its operators; 0: unknown
+    bytes: Count = 0  # that one call must move at least: arguments, parameters and results, each once
+    bytes_copied: Count = 0
+    direction: Literal["", "h2d", "d2h", "d2d"] = ""  # of a copy; within the device it reads and writes each byte
+    memory_peak: Count = 0  # bytes allocated on the device at the most, during one call
     routes: tuple[Route, ...] = ()
-    host_share_of_time: float = 0.0  # of one call that waits for each operator
+    host_share_of_time: Number = 0.0  # of one call that waits for each operator
     error: str = ""
-    cpu_ns: tuple[float, ...] = ()  # samples of the same call on the CPU
+    cpu_ns: tuple[Time, ...] = ()  # samples of the same call on the CPU
     rounds: tuple[Round, ...] = ()
 
     @property
@@ -105,7 +122,7 @@ class CaseResult(_Row):
         return sum(route.calls for route in self.routes if route.route == "host") / calls if calls else 0.0
 
 
-class Spread(_Row):
+class Spread(Part):
     """Median and quartiles."""
 
     median: float
@@ -127,7 +144,7 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(median=middle, low=low, high=high)
 
 
-class Registered(_Row):
+class Registered(Part):
     """An operator for which the chip has a kernel."""
 
     op: str
@@ -135,15 +152,50 @@ class Registered(_Row):
     dtypes: tuple[str, ...] = ()
 
 
-class Results(_Row):
+class Device(Part):
+    """The device that was measured."""
+
+    name: str
+    vendor: str
+    driver_version: str = ""
+    total_memory: Count = 0
+    peak_flops: Number = 0.0  # of float32, a second; 0: the chip does not say
+    peak_bandwidth: Number = 0.0  # of its memory, bytes a second; 0: the chip does not say
+
+
+class Environment(Part):
+    """What all of it ran in."""
+
+    versions: dict[str, str]
+    cpu: str = ""
+    threads: Threads
+    settings: dict[str, str] = {}
+    variables: dict[str, str] = {}
+
+
+class Settings(Part):
+    """The options of the run: see `run.Options`. Without the required ones nothing can be compared."""
+
+    model: str = ""
+    set: str = "standard"
+    device: str = ""
+    repeats: Positive
+    processes: Positive
+    samples: Positive
+    sample_seconds: Number
+    cpu: Flag = True
+    seed: Whole = 0
+
+
+class Results(Part):
     """One run of the baseline. `write` keeps it, `read` brings it back."""
 
     format: Literal["torch-fl baseline 1"]
     date: str
     chip: str
-    device: dict[str, Any]
-    environment: dict[str, Any]
-    options: dict[str, Any]
+    device: Device
+    environment: Environment
+    options: Settings
     timer: str
     registered: tuple[Registered, ...] = ()
     cases: tuple[CaseResult, ...] = Field(default=())
@@ -158,7 +210,7 @@ class Results(_Row):
     def write(self, file: Path) -> None:
         """Write the results as JSON."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(self.model_dump(mode="json"), allow_nan=False) + "\n")
+        running.write_whole(file, json.dumps(self.model_dump(mode="json"), allow_nan=False) + "\n")
 
 
 def read(file: Path) -> Results:
@@ -166,33 +218,14 @@ def read(file: Path) -> Results:
     return parse(load_json(file), file)
 
 
-def load_json(file: Path) -> Any:
-    """Read a JSON file; raises BadResults that says what is wrong with it."""
-    try:
-        return json.loads(file.read_text())
-    except OSError as error:
-        raise BadResults(f"{file}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise BadResults(f"{file}: not JSON: not even text") from None
-    except RecursionError:
-        raise BadResults(f"{file}: not JSON that anybody wrote: it is nested too deeply") from None
-    except json.JSONDecodeError as error:
-        ends = error.pos >= len(error.doc.rstrip()) - 1 or error.msg.startswith("Unterminated")
-        what = "it ends in the middle: was it truncated?" if ends else f"{error.msg}"
-        raise BadResults(f"{file}, line {error.lineno}, column {error.colno}: not JSON: {what}") from None
-
-
 def parse(value: Any, file: Path) -> Results:
     """Return results from JSON's values; raises BadResults."""
     found = value.get("format") if isinstance(value, dict) else None
     if found != FORMAT:
-        shown = f"{found!r}" if found is not None else "no format at all"
+        text = shown(found) if found is not None else "no format at all"
         hint = _newer(found)
-        raise BadResults(f"{file}: no results of `torch-fl bench`: expected the format {FORMAT!r}, found {shown}{hint}")
-    try:
-        results = Results.model_validate(value)
-    except ValidationError as error:
-        raise BadResults(f"{file}: {_first(error.errors())}") from None
+        raise BadResults(f"{file}: no results of `torch-fl bench`: expected the format {FORMAT!r}, found {text}{hint}")
+    results = checked(Results, value, str(file), "torch-fl bench -o")
     _check_unique(results, file)
     return results
 
@@ -203,13 +236,6 @@ def _newer(found: Any) -> str:
     if not isinstance(found, str) or not found.startswith(stem + " "):
         return ""
     return ": written by another version of torch-fl; run the bench anew, or compare with that version"
-
-
-def _first(errors: Iterable[Any]) -> str:
-    every = list(errors)
-    place = ".".join(str(part) for part in every[0]["loc"])
-    more = f" (and {len(every) - 1} more mistakes)" if len(every) > 1 else ""
-    return f"{place}: {every[0]['msg']}{more}"
 
 
 def _check_unique(results: Results, file: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch_fl.observe.baseline.results import CaseResult, Results
+from torch_fl.observe.baseline.results import CaseResult, Kind, Results
 
 
 @dataclass(frozen=True)
@@ -18,20 +18,28 @@ class Roof:
     bound: str  # "compute", "memory" or ""
 
 
+def moved(case: CaseResult) -> int:
+    """Return the bytes that one call moves at least; a copy within the device reads each and writes it."""
+    if case.kind is not Kind.COPY:
+        return case.bytes
+    return case.bytes_copied * (2 if case.direction == "d2d" else 1)
+
+
 def roof(case: CaseResult, results: Results) -> Roof:
     """Return a case's rates and its share of the lower roof.
 
-    The peak of operations is one of float32, so that other types have the roof of memory alone.
+    The peak of operations is one of float32, so that other types have the roof of memory alone. The peak of bandwidth
+    is one of the device's memory: copies between host and device are bound by what lies between, whose peak no chip
+    names.
     """
     nanoseconds = case.time().median
-    moved = case.bytes_copied or case.bytes
-    flops, bandwidth = ((count * 1e9 / nanoseconds if nanoseconds else 0.0) for count in (case.flops, moved))
-    peaks = {key: float(results.device.get(key) or 0.0) for key in ("peak_flops", "peak_bandwidth")}
+    flops, bandwidth = ((count * 1e9 / nanoseconds if nanoseconds else 0.0) for count in (case.flops, moved(case)))
+    device = results.device
     shares = {}
-    if flops and peaks["peak_flops"] and case.dtype == "float32":
-        shares["compute"] = flops / peaks["peak_flops"]
-    if bandwidth and peaks["peak_bandwidth"]:
-        shares["memory"] = bandwidth / peaks["peak_bandwidth"]
+    if flops and device.peak_flops and case.dtype == "float32":
+        shares["compute"] = flops / device.peak_flops
+    if bandwidth and device.peak_bandwidth and (case.kind is not Kind.COPY or case.direction == "d2d"):
+        shares["memory"] = bandwidth / device.peak_bandwidth
     if not shares:
         return Roof(flops, bandwidth, None, "")
     # The roof that takes longest by itself is the one that bounds.

@@ -93,9 +93,12 @@ class _Collector:
         return Results.model_validate(content)
 
     def _tell(self, text: str) -> None:
-        of_process = sum(rounds_of(Kind(case["kind"]), self._options.rounds) for case in self._cases.values())
+        of_process = sum(self._rounds(case) for case in self._cases.values())
         total = max(1, of_process * self._options.processes)
         self._watch(Step(min(self._done, total), total, text))
+
+    def _rounds(self, case: dict[str, Any]) -> int:
+        return rounds_of(Kind(case["kind"]), self._options.rounds, self._options.processes)
 
     def _process(self, number: int) -> None:
         while True:

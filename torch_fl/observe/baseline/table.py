@@ -36,14 +36,15 @@ def show(console: Console, results: Results) -> None:
 
 def _head(results: Results) -> Text:
     device, environment = results.device, results.environment
-    versions, threads = environment["versions"], environment["threads"]
+    torch, ours, plugin = (environment.versions.get(name) or "unknown" for name in ("torch", "torch_fl", "plugin"))
+    threads, cores = (environment.threads.get(name) or "?" for name in ("torch", "allowed_cores"))
+    host = f"{environment.cpu or 'CPU'}, {threads} threads on {cores} cores"
     lines = [
-        f"{results.chip}: {device['name']} ({device['vendor']}), driver {device['driver_version'] or 'unknown'}",
-        f"torch {versions['torch']}, torch-fl {versions['torch_fl']}, plugin {versions['plugin'] or 'unknown'}; "
-        f"{environment['cpu'] or 'CPU'}, {threads['torch']} threads on {threads['allowed_cores']} cores",
+        f"{results.chip}: {device.name} ({device.vendor}), driver {device.driver_version or 'unknown'}",
+        f"torch {torch}, torch-fl {ours}, plugin {plugin}; {host}",
     ]
-    if device.get("peak_flops") or device.get("peak_bandwidth"):
-        peaks = (rate(device.get("peak_flops", 0), "FLOP/s"), rate(device.get("peak_bandwidth", 0), "B/s"))
+    if device.peak_flops or device.peak_bandwidth:
+        peaks = (rate(device.peak_flops, "FLOP/s"), rate(device.peak_bandwidth, "B/s"))
         lines.append(f"peaks that the chip names: {' and '.join(filter(None, peaks))}")
     return Text("\n".join(lines))
 
@@ -51,10 +52,11 @@ def _head(results: Results) -> Text:
 def _legend(results: Results) -> str:
     rounds = results.options
     text = (
-        f"Medians of {rounds['repeats']} rounds in {rounds['processes']} processes (networks: fewer); +-: half the "
-        f"distance between the quartiles. Kernels are timed by {results.timer}. GB/s counts each argument and result "
-        "once."
+        f"Medians of {rounds.repeats} rounds in {rounds.processes} processes (networks: fewer); +-: half the distance "
+        f"between the quartiles. Kernels are timed by {results.timer}. GB/s counts each argument and result once"
     )
+    within = any(case.direction == "d2d" for case in results.cases)
+    text += ", of a copy within the device what it reads and what it writes." if within else "."
     has_roof = any(roof(case, results).share is not None for case in results.cases)
     return text + (" Of roof: of the named peak that bounds the case (c: compute, m: memory)." if has_roof else "")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import math
 import os
 import platform
 import sys
@@ -28,6 +29,7 @@ from torch_fl.observe.baseline.case import Case, Kind, Work
 from torch_fl.observe.baseline.results import rounds_of
 
 _CPU = torch.device("cpu")
+_TOLD = ("name", "op", "dtype", "bytes_copied", "direction")
 _VARIABLES = ("TORCH_FL", "OMP_", "MKL_", "KMP_", "GOMP_")
 
 
@@ -104,7 +106,7 @@ class Worker:
     def _whole(self, case: Case) -> None:
         work = self._made(case)
         plan = self._plan(case, work)
-        for number in range(rounds_of(case.kind, self.settings["rounds"])):
+        for number in range(rounds_of(case.kind, self.settings["rounds"], self.settings["processes"])):
             self._sample(case, work, plan, number)
 
     def _on_cpu(self, case: Case) -> None:
@@ -134,14 +136,18 @@ def about(device: torch.device, clock: measure.Clock) -> dict[str, Any]:
     row = _load.core().devices()[device.index]
     registered = torch_fl.registered_ops_summary().chips.get(row["chip"], ())
     operators = sorted((kernel.op, kernel.route, sorted(kernel.dtypes)) for kernel in registered)
-    leave = ("opened", "lost", "index")
     return {
         "chip": row["chip"],
-        "device": {key: value for key, value in row.items() if key not in leave},
+        "device": {**row, **{name: _known(row[name]) for name in ("peak_flops", "peak_bandwidth")}},
         "timer": clock.name,
         "environment": environment(row),
         "registered": [{"op": op, "route": route, "dtypes": dtypes} for op, route, dtypes in operators],
     }
+
+
+def _known(peak: float) -> float:
+    """A peak that is no number is one that the chip does not know."""
+    return peak if math.isfinite(peak) and peak > 0 else 0.0
 
 
 def environment(row: dict[str, Any]) -> dict[str, Any]:
@@ -185,10 +191,7 @@ def main() -> int:
     except (cases.UnknownSet, target.ModelError, BadDevice) as error:
         channel.send(refused=str(error))
         return 2
-    rows = [
-        {"name": c.name, "kind": c.kind.value, "op": c.op, "dtype": c.dtype, "bytes_copied": c.bytes_copied}
-        for c in everything
-    ]
+    rows = [{"kind": case.kind.value, **{name: getattr(case, name) for name in _TOLD}} for case in everything]
     channel.send(about=about(worker.device, worker.clock), cases=rows)
     worker.run(everything)
     channel.send(done=True)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,22 +42,25 @@ def compare(before: File, after: File, options: Options | None = None) -> Compar
         return _baselines(first, then, first.baseline, then.baseline, chosen)
     if first.kind is Kind.CONFORMANCE:
         changes = tuple(accuracy.compare(first.rows, then.rows, chosen.min_error))
+        unjudged = tuple(accuracy.unjudged(first.rows, then.rows))
         shared = len(first.rows.keys() & then.rows.keys())
-        return _comparison(first, then, changes, compared={"operators with types": shared})
+        return _comparison(first, then, changes, {"operators with types": shared}, unjudged=unjudged)
     taken = operators.taken(first.routes), operators.taken(then.routes)
     shared = len(taken[0].keys() & taken[1].keys())
-    return _comparison(first, then, tuple(operators.changed_routes(*taken)), compared={"operators": shared})
+    return _comparison(first, then, tuple(operators.changed_routes(*taken)), {"operators": shared})
 
 
 def _loaded(given: File, name: str) -> Loaded:
     if isinstance(given, Results):
-        versions = given.environment.get("versions", {})
-        return Loaded(Path(name), Kind.BASELINE, given.chip, given, options=given.options, versions=versions)
+        return files.of_baseline(given, Path(name))
     return files.load(Path(given))
 
 
 def _baselines(first: Loaded, then: Loaded, before: Results, after: Results, options: Options) -> Comparison:
-    found = speeds.compare(before, after, options)
+    try:
+        found = speeds.compare(before, after, options)
+    except speeds.NoPairs as error:
+        raise BadComparison(f"{then.file}: {error}; run `torch-fl bench` anew") from None
     changes = [
         *operators.registered(before.registered, after.registered),
         *operators.routes(before, after),
@@ -65,7 +69,15 @@ def _baselines(first: Loaded, then: Loaded, before: Results, after: Results, opt
     ]
     names = [{case.name for case in results.cases} for results in (before, after)]
     compared = {"registered operators": len(after.registered), "cases": len(names[0] & names[1])}
-    return _comparison(first, then, tuple(changes), found, compared, _only(names[0], names[1]))
+    notes = _only(names[0].difference(operators.gone(before, after)), names[1])
+    return _comparison(first, then, tuple(changes), compared, notes, found, tuple(_too_few(found)))
+
+
+def _too_few(speed: Speed | None) -> Iterator[str]:
+    """Tell which cases have too few pairs, where others have enough."""
+    if speed is not None and speed.tested:
+        for row in speed.unjudged:
+            yield f"{row.name}: {row.pairs} pairs of times, {speed.pairs_needed} are needed for this alpha"
 
 
 def _speed_changes(speed: Speed | None) -> list[Change]:
@@ -94,9 +106,10 @@ def _comparison(
     first: Loaded,
     then: Loaded,
     changes: tuple[Change, ...],
+    compared: dict[str, int],
+    notes: Iterable[str] = (),
     speed: Speed | None = None,
-    compared: dict[str, int] | None = None,
-    notes: list[str] | None = None,
+    unjudged: tuple[str, ...] = (),
 ) -> Comparison:
     return Comparison(
         chip=then.chip or first.chip,
@@ -104,9 +117,10 @@ def _comparison(
         before=str(first.file),
         after=str(then.file),
         changes=changes,
-        notes=(*_circumstances(first, then), *(notes or [])),
+        notes=(*_circumstances(first, then), *notes),
+        unjudged=unjudged,
         speed=speed,
-        compared=compared or {},
+        compared=compared,
     )
 
 
@@ -114,16 +128,14 @@ def _circumstances(first: Loaded, then: Loaded) -> list[str]:
     """Tell in what the two runs differ: versions, threads, options."""
     found = [*_differing("version of ", first.versions, then.versions), *_differing("", first.options, then.options)]
     if first.baseline is not None and then.baseline is not None:
+        places = [side.environment.model_dump() for side in (first.baseline, then.baseline)]
         for key in ("threads", "settings", "variables"):
-            sides = (first.baseline.environment.get(key, {}), then.baseline.environment.get(key, {}))
-            found += _differing(f"{key}: ", *sides)
-        if first.baseline.environment.get("cpu") != then.baseline.environment.get("cpu"):
-            found += _differing("", *({"CPU": s.baseline.environment.get("cpu")} for s in (first, then) if s.baseline))
-        sides = first.baseline.device, then.baseline.device
-        found += _differing("device: ", *({"name": side.get("name")} for side in sides))
+            found += _differing(f"{key}: ", *(place[key] for place in places))
+        found += _differing("", *({"CPU": place["cpu"]} for place in places))
+        found += _differing("device: ", *({"name": side.device.name} for side in (first.baseline, then.baseline)))
     return found
 
 
-def _differing(what: str, first: Any, then: Any) -> list[str]:
+def _differing(what: str, first: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
     keys = [key for key in dict.fromkeys([*first, *then]) if first.get(key) != then.get(key)]
     return [f"{what}{key}: {first.get(key, 'none')} -> {then.get(key, 'none')}" for key in keys]

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from torch_fl.conformance import report
-from torch_fl.conformance.verdict import Row
 from torch_fl.observe.baseline import results
-from torch_fl.observe.baseline.results import BadResults, Results, Route
+from torch_fl.observe.baseline.parsing import BadResults, Count, Part, checked, load_json, shown
+from torch_fl.observe.baseline.results import Results, Route
 from torch_fl.observe.compare import accuracy
+from torch_fl.observe.compare.accuracy import Row
 
 
 class Kind(str, enum.Enum):
@@ -31,6 +32,17 @@ _COMMANDS = {
     Kind.CONFORMANCE: "torch-fl check --report",
     Kind.REPORT: "torch-fl report --json",
 }
+# One of these keys tells of which command a file is.
+_KEYS = {
+    "format": Kind.BASELINE,
+    "cases": Kind.BASELINE,
+    "content": Kind.CONFORMANCE,
+    "sha256": Kind.CONFORMANCE,
+    "groups": Kind.REPORT,
+    "fallbacks": Kind.REPORT,
+    "candidates": Kind.REPORT,
+}
+_Option = str | bool | int | float | None
 
 
 class BadComparison(ValueError):
@@ -56,14 +68,18 @@ def load(file: Path) -> Loaded:
     try:
         if file.suffix == ".csv":
             return _table(file)
-        value = results.load_json(file)
-        if isinstance(value, dict) and set(value) == {"content", "sha256"}:
+        value = load_json(file)
+        kind = next((_KEYS[key] for key in value if key in _KEYS), None) if isinstance(value, dict) else None
+        if kind is Kind.CONFORMANCE:
             return _conformance(file)
-        if isinstance(value, dict) and _is_report(value):
+        if kind is Kind.REPORT:
             return _report(file, value)
-        return _baseline(results.parse(value, file), file)
+        if kind is Kind.BASELINE:
+            return of_baseline(results.parse(value, file), file)
     except (BadResults, report.BadReport) as error:
         raise BadComparison(str(error)) from None
+    commands = ", ".join(f"`{command}`" for command in _COMMANDS.values())
+    raise BadComparison(f"{file}: expected what one of {commands} writes, found {shown(value)} without its keys")
 
 
 def check_pair(before: Loaded, after: Loaded) -> None:
@@ -85,11 +101,11 @@ def _check_effort(before: Loaded, after: Loaded) -> None:
     for name, what in (("model", _model), ("set", _is_quick)):
         if what(before.options) != what(after.options):
             raise BadComparison(
-                f"{before.file} is about {name} {before.options.get(name)!r}, {after.file} about "
-                f"{after.options.get(name)!r}: cases of one name are not the same"
+                f"{before.file} is about {name} {before.options[name]!r}, {after.file} about "
+                f"{after.options[name]!r}: cases of one name are not the same"
             )
     for name in ("samples", "sample_seconds", "repeats", "processes"):
-        was, now = before.options.get(name), after.options.get(name)
+        was, now = before.options[name], after.options[name]
         if was != now:
             raise BadComparison(
                 f"{before.file} was measured with {name} {was}, {after.file} with {now}: their times are not "
@@ -98,74 +114,94 @@ def _check_effort(before: Loaded, after: Loaded) -> None:
 
 
 def _model(options: Mapping[str, Any]) -> str:
-    return str(options.get("model") or "").rpartition("/")[2]
+    return str(options["model"]).rpartition("/")[2]
 
 
 def _is_quick(options: Mapping[str, Any]) -> bool:
-    return "quick" in str(options.get("set") or "").split(",")
+    return "quick" in str(options["set"]).split(",")
 
 
-def _baseline(found: Results, file: Path) -> Loaded:
-    versions = found.environment.get("versions", {})
-    return Loaded(file, Kind.BASELINE, found.chip, found, options=found.options, versions=versions)
+def of_baseline(found: Results, file: Path) -> Loaded:
+    """Return results as what was read from a file."""
+    options, versions = found.options.model_dump(), found.environment.versions
+    return Loaded(file, Kind.BASELINE, found.chip, found, options=options, versions=versions)
+
+
+class _Conformance(Part):
+    """The content of a report of ``torch-fl check``."""
+
+    chip: str
+    options: dict[str, _Option | tuple[_Option, ...]]
+    versions: dict[str, str]
+    operators: tuple[Row, ...]
 
 
 def _conformance(file: Path) -> Loaded:
-    content = report.verify(file)
-    try:
-        rows = accuracy.rows(content["operators"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadComparison(f"{file}: operators: {type(error).__name__}: {error}") from None
+    content = checked(_Conformance, report.verify(file), f"{file}: content", _COMMANDS[Kind.CONFORMANCE])
     return Loaded(
-        file, Kind.CONFORMANCE, content["chip"], rows=rows, options=content["options"], versions=content["versions"]
+        file,
+        Kind.CONFORMANCE,
+        content.chip,
+        rows=accuracy.keyed(content.operators),
+        options=content.options,
+        versions=content.versions,
     )
 
 
 def _table(file: Path) -> Loaded:
     """Read what ``torch-fl check --csv`` wrote."""
     try:
-        with file.open(newline="") as stream:
+        with file.open(newline="", encoding="utf-8") as stream:
             reader = csv.DictReader(stream)
             missing = [name for name in report.CSV_COLUMNS if name not in (reader.fieldnames or ())]
             if missing:
                 raise BadComparison(f"{file}: no table of `torch-fl check --csv`: it has no column {missing[0]!r}")
-            rows = [_table_row(file, number, row) for number, row in enumerate(reader, 2)]
+            rows = [_table_row(f"{file}, line {reader.line_num}", row) for row in reader]
     except OSError as error:
         raise BadComparison(f"{file}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise BadComparison(f"{file}: not a table: not even text") from None
-    return Loaded(file, Kind.CONFORMANCE, "", rows=accuracy.rows(rows))
+    except csv.Error as error:
+        raise BadComparison(f"{file}: not a table: {error}") from None
+    return Loaded(file, Kind.CONFORMANCE, "", rows=accuracy.keyed(rows))
 
 
-def _table_row(file: Path, line: int, row: dict[str, str]) -> dict[str, Any]:
-    try:
-        routes = [pair.rpartition(":") for pair in row["routes"].split()]
-        numbers = {name: float(row[name]) for name in ("nmse", "bound")}
-        kept = {name: row[name] for name in ("op", "dtype", "mode", "verdict", "reason", "case")}
-        values = {**kept, **numbers, "routes": {route: int(count) for route, _, count in routes}}
-        Row.from_dict(dict(values))
-        return values
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise BadComparison(f"{file}, line {line}: not as `torch-fl check --csv` writes it: {error}") from None
+def _table_row(place: str, row: Mapping[str, Any]) -> Row:
+    routes: dict[str, Any] = {}
+    for pair in str(row["routes"] or "").split():
+        route, _, count = pair.rpartition(":")
+        routes[route] = int(count) if count.isdecimal() and len(count) < 20 else count
+    return checked(Row, {**row, "routes": routes}, place, "torch-fl check --csv")
 
 
-def _is_report(value: Mapping[str, Any]) -> bool:
-    return {"version", "groups", "candidates", "fallbacks"} <= value.keys()
+class _Group(Part):
+    """Calls that are alike, as ``torch-fl report`` tells of them."""
+
+    op: str
+    chip: str
+    route: str
+    reason: str
+    calls: Count
+
+
+class _Report(Part):
+    """The costliest groups of calls, and those that left the chip."""
+
+    groups: tuple[_Group, ...]
+    fallbacks: tuple[_Group, ...]
 
 
 def _report(file: Path, value: Mapping[str, Any]) -> Loaded:
-    """Take the routes of a report's data: of its costliest groups, and of what left the chip."""
-    if value["version"] != _REPORT_VERSION:
+    """Take the routes of a report's data."""
+    command, version = _COMMANDS[Kind.REPORT], value.get("version")
+    if version != _REPORT_VERSION:
         raise BadComparison(
             f"{file}: written by another version of torch-fl: expected a report of version {_REPORT_VERSION}, found "
-            f"{value['version']!r}; run `torch-fl report --json` anew"
+            f"{shown(version)}; run `{command}` anew"
         )
-    try:
-        rows = [*value["groups"], *value["fallbacks"]]
-        routes = tuple(
-            Route(op=row["op"], route=row["route"], reason=row["reason"], calls=row["calls"]) for row in rows
-        )
-        chips = {str(row["chip"]) for row in rows}
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadComparison(f"{file}: groups, fallbacks: {type(error).__name__}: {error}") from None
+    found = checked(_Report, value, str(file), command)
+    # What left the chip stands in both lists.
+    rows = [*(row for row in found.groups if row.route != "host"), *found.fallbacks]
+    routes = tuple(Route(op=row.op, route=row.route, reason=row.reason, calls=row.calls) for row in rows)
+    chips = {row.chip for row in rows}
     return Loaded(file, Kind.REPORT, chips.pop() if len(chips) == 1 else "", routes=routes)

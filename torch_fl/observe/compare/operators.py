@@ -110,12 +110,20 @@ def _reason(side: Mapping[str, tuple[int, str]]) -> str:
 def failures(before: Results, after: Results) -> Iterator[Change]:
     """Compare which cases ran at all."""
     first, then = ({case.name: case for case in results.cases} for results in (before, after))
-    if before.options.get("set") == after.options.get("set"):
-        for name in sorted(first.keys() - then.keys()):
-            yield Change(Subject.CASE, Direction.WORSE, name, "ran", "gone", "there is no such case", first[name].op)
+    for name in gone(before, after):
+        was = "failed" if first[name].error else "ran"
+        yield Change(Subject.CASE, Direction.WORSE, name, was, "gone", "there is no such case", first[name].op)
     for name in sorted(first.keys() & then.keys()):
-        was, now = first[name].error, then[name].error
-        if bool(was) != bool(now):
-            direction = Direction.WORSE if now else Direction.BETTER
-            texts = ("failed" if was else "ran", "failed" if now else "ran")
-            yield Change(Subject.CASE, direction, name, *texts, now or was, then[name].op)
+        old, new = first[name].error, then[name].error
+        if bool(old) != bool(new):
+            direction = Direction.WORSE if new else Direction.BETTER
+            texts = ("failed" if old else "ran", "failed" if new else "ran")
+            yield Change(Subject.CASE, direction, name, *texts, new or old, then[name].op)
+
+
+def gone(before: Results, after: Results) -> list[str]:
+    """Return the cases that the same set had before."""
+    if before.options.set != after.options.set:
+        return []
+    names = [{case.name for case in results.cases} for results in (before, after)]
+    return sorted(names[0] - names[1])

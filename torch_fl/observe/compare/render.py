@@ -12,10 +12,13 @@ from rich.text import Text
 
 from torch_fl.observe.baseline.table import duration
 from torch_fl.observe.compare.result import Change, Comparison, Direction, Speed, SpeedRow
+from torch_fl.observe.compare.statistics import MOST_FLIPS
 
 _ORDER = (Direction.WORSE, Direction.OTHER, Direction.BETTER)
 _STYLES = {Direction.WORSE: "bold red", Direction.BETTER: "green", Direction.OTHER: "yellow"}
 _MOST = 40  # changes that a table shows
+_MOST_LINES = 10  # of what could not be judged
+_HUGE = 11.0  # a ratio beyond which a test sees nothing, in effect
 _CHANGES = ("", "what", "name", "before", "after", "")
 _TIMES = ("case", "before", "after", "change", "p", "could see")
 
@@ -25,6 +28,8 @@ def show(console: Console, found: Comparison, every: bool) -> None:
     console.print(Text(title(found)), style="bold")
     for note in found.notes:
         console.print(Text(f"differs: {note}"), style="dim")
+    for line in _cut(found.unjudged):
+        console.print(Text(f"not judged: {line}"), style="yellow")
     ordered = in_order(found.changes)
     if ordered:
         console.print(_changes(ordered[:_MOST]))
@@ -33,7 +38,7 @@ def show(console: Console, found: Comparison, every: bool) -> None:
     if found.speed is not None:
         rows = speed_rows(found.speed, every)
         if rows:
-            console.print(_times(rows))
+            console.print(_times(rows, found.speed))
         console.print(Text("\n".join(about(found.speed))), style="dim")
     console.print(Text(verdict(found)), style="bold red" if found.regressions() else "bold")
 
@@ -46,11 +51,11 @@ def title(found: Comparison) -> str:
 
 def verdict(found: Comparison) -> str:
     """Return the whole in a sentence."""
-    if not found.changes:
-        untested = found.speed is not None and not found.speed.tested
-        return "no change" + (", but speed could not be tested" if untested else "")
     counts = [(len(found.of(direction=direction)), direction.value) for direction in _ORDER]
-    return ", ".join(f"{count} {word}" for count, word in counts if count)
+    words = ", ".join(f"{count} {word}" for count, word in counts if count) or "no change"
+    if found.speed is not None and not found.speed.tested:
+        words += ", but speed could not be tested"
+    return words + (f", but {len(found.unjudged)} could not be judged" if found.unjudged else "")
 
 
 def in_order(changes: Sequence[Change]) -> list[Change]:
@@ -70,21 +75,40 @@ def about(speed: Speed) -> list[str]:
         f"Taken out of every case: {speed.normalized}. The time of all cases together changed by "
         f"{speed.common - 1:+.1%}, that of a loop of the CPU alone by {speed.machine - 1:+.1%}.",
     ]
+    if speed.rows:
+        lines.append("Times are those of the pair whose change is the median; after: without what was taken out.")
     if not speed.tested:
-        lines.append(
-            "There are too few pairs for this alpha: no change of speed can be told. Run bench with more --processes, "
-            "or compare with a larger --alpha."
-        )
+        lines.append(f"No change of speed can be told: {why_untested(speed)}.")
     return lines
+
+
+def why_untested(speed: Speed) -> str:
+    """Return why no case could be tested, and what to do."""
+    if speed.pairs_needed is None:
+        return f"no number of pairs can give a p as small as this alpha (at least {1 / MOST_FLIPS:.2g} is possible)"
+    most = max(row.pairs for row in speed.rows)
+    return (
+        f"{most} pairs are too few, {speed.pairs_needed} are needed for this alpha; run bench with more --processes, "
+        "or compare with a larger --alpha"
+    )
+
+
+def _cut(lines: Sequence[str]) -> list[str]:
+    """Return lines with the last of many replaced by their number."""
+    if len(lines) <= _MOST_LINES:
+        return [*lines]
+    return [*lines[: _MOST_LINES - 1], f"{len(lines) - _MOST_LINES + 1} more: --json lists them"]
 
 
 def _cells(change: Change) -> tuple[str, ...]:
     return change.direction.value, change.subject.value, change.name, change.before, change.after, change.detail
 
 
-def _time_cells(row: SpeedRow) -> tuple[str, ...]:
-    times = duration(row.before_ns), duration(row.after_ns)
-    return row.name, *times, f"{row.ratio - 1:+.1%}", f"{row.p:.3f}", f"{row.detectable - 1:+.0%}"
+def _time_cells(row: SpeedRow, speed: Speed) -> tuple[str, ...]:
+    times = duration(row.before_ns), duration(row.after_ns), f"{row.ratio - 1:+.1%}"
+    if row.p is None or row.detectable is None:
+        return row.name, *times, "", f"{row.pairs} pairs" + (f" of {speed.pairs_needed}" if speed.pairs_needed else "")
+    return row.name, *times, f"{row.p:.3f}", f"{row.detectable - 1:+.0%}" if row.detectable < _HUGE else "nothing"
 
 
 def _grid(titles: Sequence[str], numbers: Sequence[str] = ()) -> Table:
@@ -102,11 +126,11 @@ def _changes(changes: Sequence[Change]) -> Table:
     return table
 
 
-def _times(rows: Sequence[SpeedRow]) -> Table:
+def _times(rows: Sequence[SpeedRow], speed: Speed) -> Table:
     table = _grid(_TIMES, _TIMES[1:])
     for row in rows:
         style = "" if not row.changed else "red" if row.ratio > 1 else "green"
-        table.add_row(*(Text(cell, style=style) for cell in _time_cells(row)))
+        table.add_row(*(Text(cell, style=style) for cell in _time_cells(row, speed)))
     return table
 
 
@@ -119,9 +143,10 @@ def markdown(found: Comparison, every: bool) -> str:
     if found.speed is not None:
         rows = speed_rows(found.speed, every)
         if rows:
-            lines += _markdown_table(_TIMES, [_time_cells(row) for row in rows])
+            lines += _markdown_table(_TIMES, [_time_cells(row, found.speed) for row in rows])
         lines += [*(_escaped(line) for line in about(found.speed)), ""]
     lines += [f"- differs: {_escaped(note)}" for note in found.notes]
+    lines += [f"- not judged: {_escaped(line)}" for line in _cut(found.unjudged)]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -44,15 +44,16 @@ class Change:
 
 @dataclass(frozen=True)
 class SpeedRow:
-    """One case's times. Ratios are after / before: 1.2 is 20 % slower."""
+    """One case's times: of the pair whose change is the median. The ratio is after / before: 1.2 is 20 % slower."""
 
     name: str
     op: str
     before_ns: float
-    after_ns: float
-    ratio: float  # without what all cases have in common, where that was taken out
-    p: float  # adjusted for all cases
-    detectable: float  # the least ratio above 1 that would have been significant
+    after_ns: float  # without what all cases have in common, where that was taken out
+    ratio: float
+    pairs: int
+    p: float | None  # adjusted for all cases; None: too few pairs to judge
+    detectable: float | None  # the least ratio above 1 that would have been significant
     changed: bool
 
 
@@ -67,7 +68,13 @@ class Speed:
     machine: float  # ratio of the CPU's loop: below 1, the machine itself was faster
     common_changed: bool  # all cases together changed, beyond the machine
     common_p: float
-    tested: bool = True  # False: the runs are too short for alpha
+    pairs_needed: int | None  # for alpha; None: no number of pairs is enough
+    tested: bool = True  # False: no case has enough
+
+    @property
+    def unjudged(self) -> list[SpeedRow]:
+        """The cases that have too few pairs."""
+        return [row for row in self.rows if row.p is None]
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,7 @@ class Comparison:
     after: str
     changes: tuple[Change, ...]
     notes: tuple[str, ...] = ()  # differences of the circumstances
+    unjudged: tuple[str, ...] = ()  # what could not be compared, and why
     speed: Speed | None = None
     compared: dict[str, int] = field(default_factory=dict)  # how many operators, cases, ... were looked at
 

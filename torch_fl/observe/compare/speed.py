@@ -5,54 +5,69 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from torch_fl.observe.baseline.results import CaseResult, Results
 from torch_fl.observe.compare.options import Normalize, Options
 from torch_fl.observe.compare.result import Speed, SpeedRow
-from torch_fl.observe.compare.statistics import smallest_p, test
+from torch_fl.observe.compare.statistics import Tested, pairs_needed, test
 
 _FEWEST_PROCESSES = 6  # below, rounds are the pairs
 _FEWEST_CASES = 8  # whose median says something of the run as a whole
+_LARGEST = 50.0  # logarithm of a ratio that is told; larger ones mean nothing more
 _Pair = tuple[int, int]  # process and round; -1: all rounds
-_Best = dict[_Pair, float]  # logarithm of the best sample
+_Of = Mapping[_Pair, float]
+_Samples = Callable[[CaseResult, int], Sequence[float]]
+
+
+class NoPairs(ValueError):
+    """Two runs of a case without a process or round in common."""
+
+
+@dataclass(frozen=True)
+class _Paired:
+    """A case that ran in both: its best samples before, their change, and that of the CPU's loop, as logarithms."""
+
+    before: CaseResult
+    after: CaseResult
+    best: _Of
+    change: _Of
+    loop: _Of
 
 
 def compare(before: Results, after: Results, options: Options) -> Speed | None:
-    """Test the cases that ran in both; None if there is none."""
-    shared = [(a, b) for a in before.cases for b in after.cases if a.name == b.name and _ran(a) and _ran(b)]
-    if not shared:
-        return None
+    """Test the cases that ran in both; None if there is none. Raises `NoPairs`."""
     by_process = _processes(before) >= _FEWEST_PROCESSES <= _processes(after)
-    mine = [(_best(a, by_process, _counts), _best(b, by_process, _counts)) for a, b in shared]
-    pairs = sorted(set.intersection(*(set(a) & set(b) for a, b in mine)))
-    differences = [[b[pair] - a[pair] for pair in pairs] for a, b in mine]
-    common = [statistics.median(row[i] for row in differences) for i in range(len(pairs))]
-    machine = _machine(shared, by_process, pairs)
-    taken_out, words = _reference(options.normalize, common, machine, len(shared))
-    rows = [[value - out for value, out in zip(row, taken_out, strict=True)] for row in differences]
+    cases = [
+        _paired(a, b, by_process) for a in before.cases for b in after.cases if a.name == b.name and _ran(a) and _ran(b)
+    ]
+    if not cases:
+        return None
+    common, machine = _medians(case.change for case in cases), _medians(case.loop for case in cases)
+    taken_out, words = _reference(options.normalize, common, machine, cases)
+    own = [{pair: value - taken_out[pair] for pair, value in case.change.items()} for case in cases]
+    needed = pairs_needed(options.alpha)
+    enough = [i for i, of in enumerate(own) if needed and len(of) >= needed]
+    judged = dict(zip(enough, test([own[i] for i in enough], options.alpha), strict=True))
     # All cases together, beyond what the machine did: a hypothesis of its own.
-    beyond = [c - m for c, m in zip(common, machine, strict=True)]
-    (together,) = test([beyond], options.alpha)
-    found = test(rows, options.alpha)
-    tested = smallest_p(len(pairs)) <= options.alpha
+    (together,) = test([{pair: common[pair] - machine[pair] for pair in common}], options.alpha)
+    shared = statistics.median(common.values())
     return Speed(
-        rows=tuple(
-            _row(a, b, statistics.median(row), t.p, t.detectable, tested, options)
-            for (a, b), row, t in zip(shared, rows, found, strict=True)
-        ),
-        test=_words(len(pairs), len(shared), by_process, options),
+        rows=tuple(_row(case, own[i], judged.get(i), options) for i, case in enumerate(cases)),
+        test=_words(len(common), len(enough), by_process, options),
         normalized=words,
-        common=math.exp(statistics.median(common)),
-        machine=math.exp(statistics.median(machine)),
-        common_changed=tested
-        and len(shared) >= _FEWEST_CASES
+        common=math.exp(shared),
+        machine=math.exp(statistics.median(machine.values())),
+        common_changed=bool(judged)
+        and len(cases) >= _FEWEST_CASES
         and together.p <= options.alpha
         and _large(together.difference, options.min_effect)
-        and _large(statistics.median(common), options.min_effect)
-        and together.difference * statistics.median(common) > 0,
+        and _large(shared, options.min_effect)
+        and together.difference * shared > 0,
         common_p=together.p,
-        tested=tested,
+        pairs_needed=needed,
+        tested=bool(judged),
     )
 
 
@@ -60,39 +75,34 @@ def _ran(case: CaseResult) -> bool:
     return bool(case.rounds) and not case.error
 
 
-def _row(
-    before: CaseResult, after: CaseResult, difference: float, p: float, detectable: float, tested: bool, o: Options
-) -> SpeedRow:
-    least = max(detectable, math.log1p(o.min_effect))
-    return SpeedRow(
-        name=after.name,
-        op=after.op,
-        before_ns=before.time().median,
-        after_ns=after.time().median,
-        ratio=math.exp(difference),
-        p=p,
-        detectable=math.exp(least),
-        changed=tested and p <= o.alpha and _large(difference, o.min_effect),
-    )
-
-
-def _large(difference: float, least: float) -> bool:
-    return abs(difference) > math.log1p(least)
-
-
 def _processes(results: Results) -> int:
     return len({round.process for case in results.cases for round in case.rounds})
 
 
-def _counts(case: CaseResult, index: int) -> Sequence[float]:
+def _paired(before: CaseResult, after: CaseResult, by_process: bool) -> _Paired:
+    first, then = (_best(case, by_process, _counting) for case in (before, after))
+    loops = [_best(case, by_process, _loop) for case in (before, after)]
+    pairs = sorted(first.keys() & then.keys())
+    if not pairs:
+        kind = "processes" if by_process else "rounds"
+        raise NoPairs(f"{after.name}: the {kind} before and those after are not the same")
+    change = {pair: then[pair] - first[pair] for pair in pairs}
+    return _Paired(before, after, first, change, {pair: loops[1][pair] - loops[0][pair] for pair in pairs})
+
+
+def _counting(case: CaseResult, index: int) -> Sequence[float]:
     """The samples of a round that count for this kind of case."""
     samples: Sequence[float] = getattr(case.rounds[index], case.series)
     return samples
 
 
-def _best(case: CaseResult, by_process: bool, samples: Callable[[CaseResult, int], Sequence[float]]) -> _Best:
+def _loop(case: CaseResult, index: int) -> Sequence[float]:
+    return case.rounds[index].loop_ns
+
+
+def _best(case: CaseResult, by_process: bool, samples: _Samples) -> dict[_Pair, float]:
     """Return the logarithm of the best sample of each pair: neighbours on the machine only ever add time."""
-    found: _Best = {}
+    found: dict[_Pair, float] = {}
     for index, round in enumerate(case.rounds):
         pair = (round.process, -1 if by_process else round.round)
         best = math.log(max(min(samples(case, index)), 1e-3))
@@ -100,23 +110,49 @@ def _best(case: CaseResult, by_process: bool, samples: Callable[[CaseResult, int
     return found
 
 
-def _machine(shared: Sequence[tuple[CaseResult, CaseResult]], by_process: bool, pairs: Sequence[_Pair]) -> list[float]:
-    """Return how much slower the CPU's own loop was after than before, in each pair."""
+def _medians(of_cases: Iterable[_Of]) -> dict[_Pair, float]:
+    """Return the median of each pair over the cases that have it."""
+    found: dict[_Pair, list[float]] = {}
+    for of in of_cases:
+        for pair, value in of.items():
+            found.setdefault(pair, []).append(value)
+    return {pair: statistics.median(found[pair]) for pair in sorted(found)}
 
-    def loops(case: CaseResult, index: int) -> Sequence[float]:
-        return case.rounds[index].loop_ns
 
-    mine = [(_best(a, by_process, loops), _best(b, by_process, loops)) for a, b in shared]
-    return [statistics.median(b[pair] - a[pair] for a, b in mine) for pair in pairs]
-
-
-def _reference(how: Normalize, common: list[float], machine: list[float], cases: int) -> tuple[list[float], str]:
-    if how is Normalize.CASES and cases >= _FEWEST_CASES:
+def _reference(how: Normalize, common: _Of, machine: _Of, cases: Sequence[_Paired]) -> tuple[_Of, str]:
+    fewest = min(sum(pair in case.change for case in cases) for pair in common)
+    if how is Normalize.CASES and fewest >= _FEWEST_CASES:
         return common, "the median over all cases of each pair"
     if how is Normalize.NONE:
-        return [0.0] * len(common), "nothing"
+        return dict.fromkeys(common, 0.0), "nothing"
     few = f" (fewer than {_FEWEST_CASES} cases have no median to speak of)" if how is Normalize.CASES else ""
     return machine, f"the CPU's own loop of each pair{few}"
+
+
+def _row(case: _Paired, own: _Of, tested: Tested | None, o: Options) -> SpeedRow:
+    before, change = _middle(case.best, own)
+    return SpeedRow(
+        name=case.after.name,
+        op=case.after.op,
+        before_ns=math.exp(before),
+        after_ns=math.exp(before + change),
+        ratio=math.exp(change),
+        pairs=len(own),
+        p=tested.p if tested else None,
+        detectable=math.exp(min(_LARGEST, max(tested.detectable, math.log1p(o.min_effect)))) if tested else None,
+        changed=tested is not None and tested.p <= o.alpha and _large(change, o.min_effect),
+    )
+
+
+def _middle(best: _Of, own: _Of) -> tuple[float, float]:
+    """Return the time before and the change of the pair whose change is the median; of two, their means."""
+    ordered = sorted(own, key=lambda pair: own[pair])
+    middle = ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
+    return statistics.fmean(best[pair] for pair in middle), statistics.fmean(own[pair] for pair in middle)
+
+
+def _large(difference: float, least: float) -> bool:
+    return abs(difference) > math.log1p(least)
 
 
 def _words(pairs: int, cases: int, by_process: bool, o: Options) -> str:

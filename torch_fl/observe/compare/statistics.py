@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 MOST_FLIPS = 4096  # beyond, that many are drawn
 _SCALE_FLOOR = 0.003  # of a standard error: 0.3 %, below what clocks and caches allow
 
-Differences = Sequence[Sequence[float]]  # of each case, of each pair
+# Of each case, of each pair that it has.
+Differences = Sequence[Mapping[Any, float]]
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,11 @@ def smallest_p(pairs: int) -> float:
     return 1.0 / min(1 << max(0, pairs - 1), MOST_FLIPS)
 
 
+def pairs_needed(alpha: float) -> int | None:
+    """Return how many pairs can give a p of at most alpha; None: no number of them."""
+    return next((pairs for pairs in range(1, MOST_FLIPS.bit_length() + 1) if smallest_p(pairs) <= alpha), None)
+
+
 def flips(pairs: int) -> list[tuple[int, ...]]:
     """Return signs for the pairs, all alike first; the other half, with all signs turned, gives the same statistics."""
     if 1 << (pairs - 1) <= MOST_FLIPS:
@@ -47,50 +55,56 @@ def flips(pairs: int) -> list[tuple[int, ...]]:
 
 
 def test(differences: Differences, alpha: float) -> list[Tested]:
-    """Test all cases together. Each has a difference for each pair."""
-    if not differences or not differences[0]:
+    """Test all cases together. A flip turns the sign of a pair in every case that has it."""
+    pairs = list(dict.fromkeys(pair for row in differences for pair in row))
+    if not pairs:
         return []
-    pairs = len(differences[0])
-    floor = _floor(differences, pairs)
-    signs = flips(pairs)
-    squares = [sum(value * value for value in row) for row in differences]
-    highest = [0.0] * len(signs)
-    own = []
-    for row, square in zip(differences, squares, strict=True):
-        for i, flip in enumerate(signs):
-            t = _statistic(sum(a * b for a, b in zip(flip, row, strict=True)), square, pairs, floor)
-            highest[i] = max(highest[i], t)
-            if i == 0:
-                own.append(t)
-    ordered = sorted(highest)
-    critical = ordered[-max(1, int(alpha * len(ordered)))]
+    cases = _cases(differences)
+    signs = flips(len(pairs))
+    statistics_of = [case.under(pairs, signs) for case in cases]
+    highest = sorted(map(max, zip(*statistics_of, strict=True)))
+    critical = highest[-max(1, int(alpha * len(highest)))]
     return [
-        Tested(
-            statistics.median(row), _share_at_least(ordered, t), critical * (_error(sum(row), square, pairs) + floor)
-        )
-        for row, square, t in zip(differences, squares, own, strict=True)
+        Tested(case.median(), _share_at_least(highest, own[0]), critical * case.error(sum(case.row.values())))
+        for case, own in zip(cases, statistics_of, strict=True)
     ]
 
 
-def _floor(differences: Differences, pairs: int) -> float:
-    """Return what is added to each case's standard error, so that one that is small by chance makes no discovery.
+@dataclass(frozen=True)
+class _Case:
+    """The differences of one case, and what its standard error is at least."""
 
-    It is made of what flips do not change.
-    """
-    scales = [math.sqrt(sum(value * value for value in row) / pairs) for row in differences]
-    return statistics.median(scales) / math.sqrt(pairs) + _SCALE_FLOOR
+    row: Mapping[Any, float]
+    square: float  # sum of squares
+    floor: float
+
+    def under(self, pairs: Sequence[Any], signs: Sequence[Sequence[int]]) -> list[float]:
+        """Return the statistic under each set of signs."""
+        values = [self.row.get(pair, 0.0) for pair in pairs]
+        totals = [sum(map(operator.mul, flip, values)) for flip in signs]
+        return [abs(total) / len(self.row) / self.error(total) for total in totals]
+
+    def error(self, total: float) -> float:
+        """Return the standard error of a mean, from the sum; with the floor."""
+        count = len(self.row)
+        if count < 2:
+            return self.floor
+        variance = max(0.0, self.square - total * total / count) / (count - 1)
+        return math.sqrt(variance / count) + self.floor
+
+    def median(self) -> float:
+        """Return the median difference."""
+        return statistics.median(self.row.values())
 
 
-def _statistic(total: float, square: float, pairs: int, floor: float) -> float:
-    return abs(total) / pairs / (_error(total, square, pairs) + floor)
-
-
-def _error(total: float, square: float, pairs: int) -> float:
-    """Return the standard error of a mean, from the sum and the sum of squares."""
-    if pairs < 2:
-        return 0.0
-    variance = max(0.0, square - total * total / pairs) / (pairs - 1)
-    return math.sqrt(variance / pairs)
+def _cases(differences: Differences) -> list[_Case]:
+    """Floors are made of what flips do not change, so that an error that is small by chance makes no discovery."""
+    squares = [sum(value * value for value in row.values()) for row in differences]
+    scale = statistics.median(math.sqrt(square / len(row)) for row, square in zip(differences, squares, strict=True))
+    return [
+        _Case(row, square, scale / math.sqrt(len(row)) + _SCALE_FLOOR)
+        for row, square in zip(differences, squares, strict=True)
+    ]
 
 
 def _share_at_least(ordered: Sequence[float], value: float) -> float:
