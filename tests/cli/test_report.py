@@ -171,6 +171,8 @@ def test_a_model_that_fails_is_reported(folder: Path) -> None:
         (["model.py:alone"], 2, "without inputs: have it return (module, inputs)"),
         (["plain.py"], 1, "ended without a report"),
         (["train.py", "-o", "no/such/r.html"], 2, "no folder"),
+        (["train.py", "-o", "-"], 2, "-: expected the name of a file"),
+        (["train.py", "--json", "-"], 2, "-: expected the name of a file"),
         ([], 2, "no script"),
     ],
 )

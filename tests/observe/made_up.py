@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from torch_fl.observe.baseline.results import FORMAT, Results
+from torch_fl.observe.baseline.results import FORMAT, SERIES, Results, Round
 
 CASES = 20
 
@@ -40,6 +40,20 @@ def results(
         ],
     }
     return Results.model_validate({**content, **changes})
+
+
+def slowed(found: Results, name: str, factor: float) -> Results:
+    """The same run, but for one case that takes longer."""
+
+    def slower(round: Round) -> Round:
+        times = {series: tuple(t * factor for t in getattr(round, series)) for series in SERIES.values()}
+        return round.model_copy(update=times)
+
+    cases = (
+        case.model_copy(update={"rounds": tuple(map(slower, case.rounds))}) if case.name == name else case
+        for case in found.cases
+    )
+    return found.model_copy(update={"cases": tuple(cases)})
 
 
 def _case(die: random.Random, number: int, factor: float, loop: float, processes: int) -> dict[str, Any]:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import math
+import os
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -352,6 +355,33 @@ def test_a_report_is_json_and_one_line(tmp_path: Path) -> None:
     assert data["ops"][0]["op"] == "aten::addmm"
     assert set(data["ops"][0]["chip"]) == {"max_abs", "max_rel", "nmse", "ulp", "rtol"}
     assert str(report).startswith("aligned: ")
+
+
+def test_reports_are_strict_json_and_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = torch_fl.align(nn.Linear(4, 3), torch.randn(2, 4), precision=False, probe=False)
+    report.ops[0].chip.nmse, report.ops[0].chip.ulp = math.nan, math.inf
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    json_file, page = tmp_path / "report.json", tmp_path / "report.html"
+    report.to_json(json_file)
+    report.to_html(page)
+    chip = json.loads(json_file.read_text(), parse_constant=refuse)["ops"][0]["chip"]
+    assert math.isnan(float(chip["nmse"]))
+    assert float(chip["ulp"]) == math.inf
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    for file, write in ((json_file, report.to_json), (page, report.to_html)):
+        before = file.read_text()
+        report.model = "another"
+        with pytest.raises(OSError, match="No space left on device"):
+            write(file)
+        assert file.read_text() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"report.json", "report.html"}
 
 
 def test_operators_of_other_libraries_are_judged_too() -> None:

@@ -91,6 +91,7 @@ def test_inputs_can_be_given(model: Path) -> None:
         (["{model}:make", "--device", "fl:9"], "no device 'fl:9'; devices: fl:0, fl:1"),
         (["{model}:bare", "--inputs", "3,16"], "expected sizes joined by x"),
         (["no_such_module_of_anybody:make"], "no_such_module_of_anybody"),
+        (["{model}:make", "--json", "-", "-o", "-"], "-: expected the name of a file; standard output is /dev/stdout"),
     ],
 )
 def test_mistakes_in_the_command_end_with_status_2(model: Path, words: list[str], text: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.cli.helpers import command
-from tests.observe.made_up import CASES, results
+from tests.observe.made_up import CASES, results, slowed
 from torch_fl.conformance import report as conformance_report
 from torch_fl.conformance.verdict import Row, Verdict
 from torch_fl.observe import baseline
@@ -81,11 +81,11 @@ def test_a_detectable_difference_would_have_been_found() -> None:
 
 def test_two_runs_of_one_build_seldom_differ_and_a_slow_kernel_is_named() -> None:
     alarms = named = others = 0
-    for repeat in range(REPEATS):
-        before, after = results(2 * repeat), results(2 * repeat + 1)
+    runs = [results(seed) for seed in range(REPEATS + 1)]
+    for repeat, (before, after) in enumerate(itertools.pairwise(runs)):
         alarms += bool(compare(before, after).changes)
         name = f"operators/op{repeat % CASES}"
-        found = changed(compare(before, results(2 * repeat + 1, slow={name: 1.2})))
+        found = changed(compare(before, slowed(after, name, 1.2)))
         named += name in found
         others += bool(set(found) - {name})
     assert alarms <= 0.05 * REPEATS
