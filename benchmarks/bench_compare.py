@@ -75,7 +75,8 @@ class Score:
         self.named += hit
         self.others += bool(more)
         row = next(row for row in slowed.speed.rows if row.name == KERNELS[kernel])
-        text = f"{kernel} {'named' if hit else 'MISSED'}: {row.ratio - 1:+.1%}, p {row.p:.3f}"
+        chance = f"{row.pairs} pairs are too few" if row.p is None else f"p {row.p:.3f}"
+        text = f"{kernel} {'named' if hit else 'MISSED'}: {row.ratio - 1:+.1%}, {chance}"
         also = f", also {', '.join(more)}" if more else ""
         return f"same build: {'; '.join(map(str, same.changes)) or 'no change'} | {text}{also}"
 

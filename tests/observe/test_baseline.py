@@ -162,7 +162,7 @@ def test_a_case_that_raises_is_told_and_the_rest_goes_on(models: Path) -> None:
 
 
 def test_a_case_that_ends_the_process_is_told_and_the_rest_goes_on(models: Path) -> None:
-    found = baseline.run(model=f"{models}:crash", processes=2, repeats=2, samples=1, cpu=False)
+    found = baseline.run(model=f"{models}:crash", processes=1, repeats=2, samples=1, cpu=False)
     assert found.case("some_models/training step").error == "crash: SIGABRT"
     assert len(found.case("some_models/forward").rounds) == 2
 

@@ -55,7 +55,7 @@ def verdict(found: Comparison) -> str:
     words = ", ".join(f"{count} {word}" for count, word in counts if count) or "no change"
     if found.speed is not None and not found.speed.tested:
         words += ", but speed could not be tested"
-    return words + (f", but {len(found.unjudged)} could not be judged" if found.unjudged else "")
+    return words + (f", {len(found.unjudged)} could not be judged" if found.unjudged else "")
 
 
 def in_order(changes: Sequence[Change]) -> list[Change]:
@@ -108,7 +108,11 @@ def _time_cells(row: SpeedRow, speed: Speed) -> tuple[str, ...]:
     times = duration(row.before_ns), duration(row.after_ns), f"{row.ratio - 1:+.1%}"
     if row.p is None or row.detectable is None:
         return row.name, *times, "", f"{row.pairs} pairs" + (f" of {speed.pairs_needed}" if speed.pairs_needed else "")
-    return row.name, *times, f"{row.p:.3f}", f"{row.detectable - 1:+.0%}" if row.detectable < _HUGE else "nothing"
+    return row.name, *times, _chance(row.p), f"{row.detectable - 1:+.0%}" if row.detectable < _HUGE else "nothing"
+
+
+def _chance(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.001 else "<0.001"
 
 
 def _grid(titles: Sequence[str], numbers: Sequence[str] = ()) -> Table:
