@@ -15,12 +15,16 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import common
-from torch_fl.observe.baseline import Results
-from torch_fl.observe.compare import Comparison, Options, Subject, compare
+
+common.environment(SIMCHIP_THREADS="1", SIMCHIP_INLINE="1")
+if TYPE_CHECKING:
+    from torch_fl.observe.baseline import Results
+    from torch_fl.observe.compare import Comparison
 
 # Kernels as the simulator names them, and the cases that are about them.
 KERNELS = {
@@ -68,6 +72,8 @@ class Score:
 
     def add(self, kernel: str, same: Comparison, slowed: Comparison) -> str:
         """Count a repeat; return what is told of it."""
+        from torch_fl.observe.compare import Subject
+
         found = slowed.regressions(frozenset({Subject.SPEED}))
         hit = any(change.name == KERNELS[kernel] for change in found)
         more = [change.name for change in found if change.op != kernel]
@@ -82,8 +88,9 @@ class Score:
 
 
 def main() -> None:
-    common.environment(SIMCHIP_THREADS="1", SIMCHIP_INLINE="1")
     options = common.arguments(__doc__, repeats=20, processes=8, alpha=0.02)
+    from torch_fl.observe.compare import Options, compare
+
     judge = Options(alpha=options.alpha)
     names = [name for name in KERNELS if name not in BYSTANDERS]
     before, score, start = measured(names[0], 0, options.processes), Score(), time.monotonic()

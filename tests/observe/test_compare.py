@@ -539,6 +539,12 @@ def test_comparing_needs_no_chip_and_no_torch(before: Path) -> None:
 # ---- From end to end, on the simulator
 
 
+def test_the_benchmark_of_comparisons_starts() -> None:
+    words = [sys.executable, "-m", "benchmarks.bench_compare", "--help"]
+    result = subprocess.run(words, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    assert "--alpha" in result.stdout
+
+
 def test_a_kernel_that_takes_three_times_as_long_is_named_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"SIMCHIP_THREADS": "1", "SIMCHIP_INLINE": "1", "OMP_NUM_THREADS": "1"}.items():
         monkeypatch.setenv(name, value)
