@@ -97,8 +97,8 @@ def test_it_ends_as_without(tmp_path: Path, ending: str, status: int) -> None:
 def test_ctrl_c_reaches_the_script(tmp_path: Path) -> None:
     path = script(
         tmp_path,
-        WORK + "import time\nprint('ready', flush=True)\n"
-        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('caught')\n    raise SystemExit(5)\n",
+        WORK + "import time\ntry:\n    print('ready', flush=True)\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    print('caught')\n    raise SystemExit(5)\n",
     )
     with subprocess.Popen(
         [*COMMAND, "run", str(path)],

@@ -23,8 +23,8 @@ REPEATED = torch.randint(0, 40, (6000,), generator=torch.Generator().manual_seed
 
 
 @pytest.mark.skipif(device.is_stock() or PORTABLE, reason="about a chip with a compiler")
-def test_with_the_portable_kernels_alone(tmp_path: Path) -> None:
-    environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_FALLBACK": "deny", "TORCH_FL_CACHE_DIR": str(tmp_path)}
+def test_with_the_portable_kernels_alone(kernel_cache: str) -> None:
+    environment = {"SIMCHIP_HIDE_KERNELS": "2", "TORCH_FL_FALLBACK": "deny", "TORCH_FL_CACHE_DIR": kernel_cache}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(Path(__file__))],
         cwd=Path(__file__).resolve().parents[2],

@@ -31,12 +31,12 @@ def make():
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_right_portable_kernels_raise_no_alarm(runtime: str, tmp_path: pathlib.Path) -> None:
+def test_right_portable_kernels_raise_no_alarm(runtime: str, tmp_path: pathlib.Path, kernel_cache: str) -> None:
     (tmp_path / "model.py").write_text(MODEL)
     settings = {
         "TORCH_FL_PLUGIN_PATH": opencl_host.library_path(),
         "TORCH_FL_OPENCL_DEVICES": EXPECTED[runtime].strip("()").partition("(")[0],
-        "TORCH_FL_CACHE_DIR": str(tmp_path / "cache"),
+        "TORCH_FL_CACHE_DIR": kernel_cache,
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),
     }
     command = [sys.executable, "-m", "torch_fl", "align", f"{tmp_path}/model.py:make", "--json", "-"]

@@ -24,7 +24,9 @@ PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
 
 @pytest.mark.parametrize("runtime", EXPECTED)
 @pytest.mark.parametrize("memory", ["svm", "buffer"])
-def test_portable_kernels_agree_with_the_cpu(runtime: str, memory: str, tmp_path: pathlib.Path) -> None:
+def test_portable_kernels_agree_with_the_cpu(
+    runtime: str, memory: str, tmp_path: pathlib.Path, kernel_cache: str
+) -> None:
     pytest.importorskip("torch")
     portable = pytest.importorskip("tests.ops.portable")
     if runtime in MISSING:
@@ -33,7 +35,7 @@ def test_portable_kernels_agree_with_the_cpu(runtime: str, memory: str, tmp_path
         "TORCH_FL_PLUGIN_PATH": LIBRARY,
         "TORCH_FL_OPENCL_DEVICES": PLATFORMS[runtime],
         "TORCH_FL_OPENCL_MEMORY": memory,
-        "TORCH_FL_CACHE_DIR": str(tmp_path),
+        "TORCH_FL_CACHE_DIR": kernel_cache,
     }
     names = NAMES if memory == "svm" else NAMES[:4] + ["sum", "mm", "index_put", "cat", "roll", "cumsum", "sort"]
     portable.check(names, tmp_path, environment, "float32", variants="forward,noncontiguous", samples=2)

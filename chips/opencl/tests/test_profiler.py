@@ -162,7 +162,7 @@ def timed_loader(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_torch_profiler_agrees_with_the_events(runtime: str, timed_loader: str, tmp_path: pathlib.Path) -> None:
+def test_torch_profiler_agrees_with_the_events(runtime: str, timed_loader: str, kernel_cache: str) -> None:
     """A training step: every kernel has its operator, and takes what its OpenCL event says, to within 5%."""
     pytest.importorskip("torch")
     if runtime in MISSING:
@@ -171,7 +171,7 @@ def test_torch_profiler_agrees_with_the_events(runtime: str, timed_loader: str, 
         "TORCH_FL_PLUGIN_PATH": opencl_host.library_path(),
         "TORCH_FL_OPENCL_LIBRARY": timed_loader,
         "TORCH_FL_OPENCL_DEVICES": RUNTIMES[runtime],
-        "TORCH_FL_CACHE_DIR": str(tmp_path),
+        "TORCH_FL_CACHE_DIR": kernel_cache,
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),
     }
     done = subprocess.run(

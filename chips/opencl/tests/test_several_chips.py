@@ -45,8 +45,8 @@ def run(cache: pathlib.Path, *command: str, **environment: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return tmp_path_factory.mktemp("cache")
+def cache(kernel_cache: str) -> pathlib.Path:
+    return pathlib.Path(kernel_cache)
 
 
 @pytest.fixture(scope="module")
