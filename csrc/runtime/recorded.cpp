@@ -38,9 +38,10 @@ const char* kind_name(EventKind kind) {
 Recorded::Recorded(Records::Result result, Context context) : result_(std::move(result)), context_(std::move(context)) {
   if (result_.subjects.empty()) result_.subjects.emplace_back();
   if (result_.simplified) {
-    context_.notes.push_back("calls of more than " + std::to_string(Records::room_for_subjects(result_.capacity)) +
-                             " kinds (operator, route, shapes, dtypes): shapes and dtypes of later kinds are not kept; " +
-                             "a larger capacity has room for more");
+    context_.notes.push_back(
+        "calls of more than " + std::to_string(Records::room_for_subjects(result_.capacity)) +
+        " kinds (operator, route, shapes, dtypes): shapes and dtypes of later kinds are not kept; " +
+        "a larger capacity has room for more");
   }
   sort();
   merge_sites();

@@ -50,10 +50,10 @@ PAGES = (
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_python_of_a_page_runs_from_top_to_bottom(name: str) -> None:
+def test_python_of_a_page_runs_from_top_to_bottom(name: str, tmp_path: Path) -> None:
     code = blocks(ROOT / name, "python")
     assert code
-    run(sys.executable, "-c", "\n".join(code))
+    run(sys.executable, "-c", "\n".join(code), cwd=tmp_path)
 
 
 def test_readme_shows_what_the_router_says() -> None:

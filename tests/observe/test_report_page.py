@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.observe import browser, samples
+from torch_fl.observe.pages import breakable
 from torch_fl.observe.report import heat, page
 from torch_fl.observe.report.data import Report
 
@@ -272,7 +273,7 @@ def test_colours_are_told_apart_and_read() -> None:
         (page.percent(0), "0\u00a0%"),
         (page.percent(0.00001), "<0.1\u00a0%"),
         (page.percent(0.25), "25.0\u00a0%"),
-        (page.breakable("a/b_c.<d>"), "a/<wbr>b_<wbr>c.&lt;d&gt;"),
+        (breakable("a/b_c.<d>"), "a/<wbr>b_<wbr>c.&lt;d&gt;"),
     ],
 )
 def test_numbers_and_names_for_people(shown: str, expected: str) -> None:

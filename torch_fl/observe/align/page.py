@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of an alignment: one HTML file that needs no network, in the look of the report's."""
+"""The page of an alignment."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from datetime import datetime, timezone
 from itertools import groupby
 from operator import itemgetter
 
-import jinja2
 import torch
 
 from torch_fl.conformance.bounds import unit_roundoff
+from torch_fl.observe import pages
 from torch_fl.observe.align.console import judged, numbers, rtol
 from torch_fl.observe.align.judge import LADDER, Verdict
 from torch_fl.observe.align.result import AlignReport
-from torch_fl.observe.report.page import breakable, count
 
 LEAST, MOST = -9.0, 1.0  # powers of ten of the scale; what is smaller stands at its left end
 _ROUNDOFFS = (("float32", torch.float32), ("float16", torch.float16), ("bfloat16", torch.bfloat16))
@@ -40,17 +39,9 @@ class Tick:
 
 def render(report: AlignReport) -> str:
     """Return the page."""
-    loaders = [jinja2.PackageLoader("torch_fl.observe.align"), jinja2.PackageLoader("torch_fl.observe.report")]
-    templates = jinja2.Environment(
-        loader=jinja2.ChoiceLoader(loaders),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.filters |= {f.__name__: f for f in (breakable, count, place, judged, numbers, rtol, root, power)}
     met = {op.verdict for op in report.ops} | {layer.verdict for layer in report.layers}
-    return templates.get_template("align.html").render(
+    filters = (place, judged, numbers, rtol, root, power)
+    return pages.template("torch_fl.observe.align", "align.html", *filters).render(
         report=report,
         words={verdict: WORDS[verdict] for verdict in Verdict if verdict in met},
         ticks=[Tick(_share(10.0**p), f"10{_raised(p)}") for p in range(int(LEAST) + 1, int(MOST), 2)],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page: one HTML file that needs no network. Jinja escapes every name in it; scripts get their data as JSON."""
+"""The page of a report. Its scripts get their data as JSON."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import re
 from itertools import groupby
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
+from torch_fl.observe import pages
 from torch_fl.observe.report.data import Report, Row
 from torch_fl.observe.report.heat import gradient, heat_map
 
@@ -30,16 +30,9 @@ ROUTES = {
 
 def render(report: Report) -> str:
     """Return the page."""
-    templates = jinja2.Environment(
-        loader=jinja2.PackageLoader("torch_fl.observe.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.filters |= {f.__name__: f for f in (time, ms, size, percent, count, breakable)}
-    return templates.get_template("report.html").render(
+    return pages.template("torch_fl.observe.report", "report.html", time, ms, size, percent).render(
         report=report,
+        created=report.created,
         maps=_maps(report),
         shown=report.candidates[:FIRST],
         more=report.candidates[FIRST:],
@@ -152,14 +145,3 @@ def percent(share: float) -> str:
     text = f"{100 * min(share, 0.999 if share < 1 else share):.1f}"
     shown = "<0.1" if 0 < share < 0.0005 else text.removesuffix(".0") if share in (0, 1) else text
     return shown + "\N{NO-BREAK SPACE}%"
-
-
-def count(value: int) -> str:
-    """Return a whole number with separators."""
-    return f"{value:,}"
-
-
-def breakable(name: str) -> Markup:
-    """Return a name that may wrap behind its separators."""
-    parts = re.split(r"(?<=[/._:])(?=\w)", name)
-    return Markup("<wbr>").join(parts)

@@ -2,20 +2,12 @@
 (function () {
   const data = JSON.parse(document.getElementById("data").textContent);
   const root = document.documentElement;
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const escaped = (text) => String(text).replace(/[&<>"']/g, (c) => "&#" + c.charCodeAt(0) + ";");  // Plotly reads HTML
 
   // ---- Theme
-  const toggle = document.getElementById("theme");
   const PAPER = 660;  // pixels of a printed page's width; nobody tells charts about it
   let printing = false;
-  const isDark = () => !printing && (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
-  function themed() {
-    toggle.textContent = isDark() ? "Light" : "Dark";
-    draw();
-  }
-  toggle.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; themed(); });
-  dark.addEventListener("change", themed);
+  theme.watch(draw);
   window.addEventListener("beforeprint", () => { printing = true; draw(); });
   window.addEventListener("afterprint", () => {
     printing = false;
@@ -122,5 +114,5 @@
     route.addEventListener("change", narrow);
     narrow();
   }
-  themed();
+  draw();
 })();
