@@ -252,7 +252,7 @@ struct DeviceState {
   int32_t index;
 };
 
-/// What Python says of itself when it registers (python_backend.py).
+/// What Python says of itself when it registers (torch_fl/chips/python_backend/).
 struct Description {
   std::vector<fl_device_properties> devices;
   bool supports = false, pinned = false, coherent = true;

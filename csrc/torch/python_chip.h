@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chips that are Python classes (torch_fl/chips/python_backend.py). The core sees an ordinary chip whose tables call
+// Chips that are Python classes (torch_fl/chips/python_backend/). The core sees an ordinary chip whose tables call
 // Python with the interpreter's lock held.
 #pragma once
 
