@@ -12,8 +12,12 @@ import importlib.metadata as m, json
 print(json.loads(m.distribution("torch-fl").read_text("direct_url.json"))["url"].removeprefix("file://"))
 PY
 }
-if [[ $(installed_from) != "$PWD" || ! -e $build/build.ninja || ! -x $venv/bin/torch-fl ]]; then
+# An editable install knows modules by their files; a module that became a package would not be found.
+modules=$(find torch_fl -name '*.py' | sort)
+if [[ $(installed_from) != "$PWD" || ! -e $build/build.ninja || ! -x $venv/bin/torch-fl ||
+  $modules != $(cat "$build/modules" 2>/dev/null) ]]; then
   "$venv/bin/pip" install --quiet --no-build-isolation --no-deps --editable .
+  echo "$modules" >"$build/modules"
 fi
 # An editable install has no compiled Python files yet, and the environment may forbid Python to write them by itself.
 "$venv/bin/python" -m compileall -q torch_fl
