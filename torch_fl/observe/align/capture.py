@@ -120,7 +120,8 @@ class Capture(Watching):  # type: ignore[no-untyped-call]
         dense = all(t.layout is torch.strided for t in tensors_of((args, kwargs)))
         if not func._schema.returns or not dense:
             return False
-        devices = {t.device.type for t in tensors_of((args, kwargs)) if t.dim()}
+        # The CPU's tensors without dimensions are numbers.
+        devices = {t.device.type for t in tensors_of((args, kwargs)) if t.dim() or t.device.type != "cpu"}
         if not devices:
             return kwargs.get("device") is not None and torch.device(kwargs["device"]).type == self._device.type
         target = kwargs.get("device")

@@ -251,7 +251,7 @@ def _judge(names: list[str], found: Any, expected: Any, wide: Any, moved: Any) -
     if wide is not None:
         reference.wide = {name: wide[name] for name in names if name in wide and _is_real(wide[name])}
     if wide is not None and moved is not None:
-        both = [name for name in reference.wide if name in moved]
+        both = [name for name in reference.wide if name in moved and moved[name].shape == wide[name].shape]
         reference.spread = {name: (moved[name] - wide[name]).abs() for name in both}
     mine = {name: found[name].detach().cpu() for name in names if name in found}
     return judge(mine, reference, whole=True)

@@ -67,7 +67,7 @@ class AlignReport:
         """The first layer that diverges by its own fault; of nested ones, the innermost."""
         for phase in ("forward", "backward"):
             bad = [layer for layer in self.layers if layer.phase == phase and layer.verdict.bad]
-            innermost = [a for a in bad if not any(a.name != b.name and _inside(b.name, a.name) for b in bad)]
+            innermost = [a for a in bad if not any(a.name != b.name and is_inside(b.name, a.name) for b in bad)]
             if innermost:
                 return innermost[0]
         return None
@@ -124,5 +124,6 @@ class AlignReport:
         return self.conclusion()
 
 
-def _inside(name: str, outer: str) -> bool:
+def is_inside(name: str, outer: str) -> bool:
+    """Tell whether a module is a part of another, by their paths."""
     return name.startswith(f"{outer}.") if outer else bool(name)
