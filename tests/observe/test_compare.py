@@ -288,6 +288,29 @@ def test_a_case_that_is_gone_is_worse() -> None:
     assert (back.changes, back.notes) == ((), ("only after: operators/op4",))
 
 
+def test_runs_without_a_common_case_cannot_be_compared() -> None:
+    first, then = (results(seed) for seed in (1, 2))
+    other = [case.model_copy(update={"name": f"other/{case.name}"}) for case in then.cases]
+    options = then.options.model_copy(update={"set": "other"})
+    with pytest.raises(BadComparison, match=r"after has no case that before has; run .* with the same --set"):
+        compare(first, then.model_copy(update={"cases": tuple(other), "options": options}))
+
+
+def test_cases_without_times_are_not_judged() -> None:
+    first, then = (results(seed) for seed in (1, 2))
+    empty = then.cases[0].model_copy(update={"rounds": ()})
+    found = compare(first, then.model_copy(update={"cases": (empty, *then.cases[1:])}))
+    assert found.unjudged == (f"{empty.name}: no times after",)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("alpha", 2.0), ("alpha", float("nan")), ("min_effect", -1.0), ("min_error", 0.5)]
+)
+def test_options_that_mean_nothing_are_refused(option: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{option}: expected a number from . to .*, found {value}"):
+        Options(**{option: value})
+
+
 @pytest.mark.parametrize("samples", [[], [-1.0], [float("nan")], [float("inf")]])
 def test_samples_that_are_none_are_refused(before: Path, samples: list[float]) -> None:
     def change(content: dict[str, Any]) -> None:
@@ -498,6 +521,10 @@ def test_exit_status_and_output_of_the_command(before: Path, tmp_path: Path) -> 
     assert "\N{HORIZONTAL ELLIPSIS}" not in result.stdout
     assert command("compare", before, after, "--fail-on", "operator,route").returncode == 0
     assert command("compare", before, before).returncode == 0
+    for words in ("", " , ", "speed,nothing"):
+        refused = command("compare", before, after, "--fail-on", words)
+        assert refused.returncode == 2
+        assert f"or nothing alone, found {words!r}" in refused.stderr
     wrong = command("compare", before, after, "--fail-on", "sped")
     assert wrong.returncode == 2
     assert "did you mean 'speed'" in wrong.stderr

@@ -40,4 +40,8 @@ def _subjects(words: str) -> frozenset[Subject]:
     for name in names:
         if name not in known:
             raise CommandError(f"--fail-on: no {name!r}{did_you_mean(name, known)} ({', '.join(known)})", status=2)
+    if not names or (_NOTHING in names and len(names) > 1):
+        raise CommandError(
+            f"--fail-on: expected some of {', '.join(known[:-1])}, or {_NOTHING} alone, found {words!r}", status=2
+        )
     return frozenset(Subject(name) for name in names if name != _NOTHING)

@@ -57,6 +57,9 @@ def _loaded(given: File, name: str) -> Loaded:
 
 
 def _baselines(first: Loaded, then: Loaded, before: Results, after: Results, options: Options) -> Comparison:
+    names = [{case.name for case in results.cases} for results in (before, after)]
+    if names[0].isdisjoint(names[1]) and not operators.gone(before, after):
+        raise BadComparison(f"{then.file} has no case that {first.file} has; run `torch-fl bench` with the same --set")
     try:
         found = speeds.compare(before, after, options)
     except speeds.NoPairs as error:
@@ -67,10 +70,10 @@ def _baselines(first: Loaded, then: Loaded, before: Results, after: Results, opt
         *operators.failures(before, after),
         *_speed_changes(found),
     ]
-    names = [{case.name for case in results.cases} for results in (before, after)]
     compared = {"registered operators": len(after.registered), "cases": len(names[0] & names[1])}
     notes = _only(names[0].difference(operators.gone(before, after)), names[1])
-    return _comparison(first, then, tuple(changes), compared, notes, found, tuple(_too_few(found)))
+    unjudged = (*operators.without_times(before, after), *_too_few(found))
+    return _comparison(first, then, tuple(changes), compared, notes, found, unjudged)
 
 
 def _too_few(speed: Speed | None) -> Iterator[str]:

@@ -121,6 +121,15 @@ def failures(before: Results, after: Results) -> Iterator[Change]:
             yield Change(Subject.CASE, direction, name, *texts, new or old, then[name].op)
 
 
+def without_times(before: Results, after: Results) -> Iterator[str]:
+    """Tell of cases that did not fail, and yet have no times in one of the runs."""
+    runs = [{case.name: case for case in results.cases if not case.error} for results in (before, after)]
+    for name in sorted(runs[0].keys() & runs[1].keys()):
+        missing = [word for word, cases in zip(("before", "after"), runs, strict=True) if not cases[name].rounds]
+        if missing:
+            yield f"{name}: no times {' and '.join(missing)}"
+
+
 def gone(before: Results, after: Results) -> list[str]:
     """Return the cases that the same set had before."""
     if before.options.set != after.options.set:

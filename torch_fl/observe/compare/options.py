@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 
 
@@ -23,3 +24,10 @@ class Options:
     alpha: float = 0.02  # chance of one or more false alarms about speed
     min_effect: float = 0.05  # smaller changes of speed are nobody's business
     min_error: float = 2.0  # accuracy: the root of the NMSE must change by this factor
+
+    def __post_init__(self) -> None:
+        """Refuse what is no chance and no size."""
+        for name, least, most in (("alpha", 0, 1), ("min_effect", 0, math.inf), ("min_error", 1, math.inf)):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise ValueError(f"{name}: expected a number from {least} to {most}, found {value!r}")
