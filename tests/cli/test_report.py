@@ -164,7 +164,7 @@ def test_a_model_that_fails_is_reported(folder: Path) -> None:
 @pytest.mark.parametrize(
     "words, status, text",
     [
-        (["none.py"], 1, "none.py: no such file"),
+        (["none.py"], 2, "none.py: no such file"),
         (["none.py:build"], 2, "none.py: no such file"),
         (["model.py:bild"], 2, "has no 'bild'; did you mean 'build'"),
         (["model.py:number"], 2, "gave int, expected a torch.nn.Module"),

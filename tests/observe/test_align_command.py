@@ -88,6 +88,8 @@ def test_inputs_can_be_given(model: Path) -> None:
     [
         (["{model}:bare"], "without inputs"),
         (["{model}:number"], "expected a torch.nn.Module"),
+        (["{model}:bare", "--inputs", "3x15"], "small.py:bare: the model, on the CPU, raised RuntimeError: "),
+        (["{model}:bare", "--inputs", "3x15"], "small.py:11)"),  # the line of forward()
         (["{model}:make", "--device", "fl:9"], "no device 'fl:9'; devices: fl:0, fl:1"),
         (["{model}:bare", "--inputs", "3,16"], "expected sizes joined by x"),
         (["no_such_module_of_anybody:make"], "no_such_module_of_anybody"),

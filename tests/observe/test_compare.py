@@ -422,7 +422,9 @@ def test_reports_tell_of_routes(tmp_path: Path) -> None:
     for name, route in (("before", "kernel"), ("after", "host")):
         row = {"op": "aten::x", "chip": "made", "route": route, "reason": "why", "calls": 2}
         fallbacks = [row] if route == "host" else []
-        content = {"version": 1, "groups": [row], "fallbacks": fallbacks, "candidates": []}
+        read = {**row, "op": "aten::_local_scalar_dense", "route": "copy"}  # a call of item(), anew
+        groups = [row, read] if fallbacks else [row]
+        content = {"version": 1, "groups": groups, "fallbacks": fallbacks, "candidates": []}
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     found = compare(tmp_path / "before.json", tmp_path / "after.json")
     assert [str(change) for change in found.changes] == ["route worse: aten::x: kernel -> host"]

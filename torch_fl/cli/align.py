@@ -34,12 +34,12 @@ def main(
     torch.manual_seed(0)
     try:
         module, args, kwargs = load(target, tuple(map(made_input, inputs)) or None)
+        with _progress() as progress:
+            report = torch_fl.align(
+                module, args, device, backward, kwargs=kwargs, probe=probe, name=target, progress=progress
+            )
     except ModelError as error:
         raise CommandError(str(error), status=2) from None
-    with _progress() as progress:
-        report = torch_fl.align(
-            module, args, device, backward, kwargs=kwargs, probe=probe, name=target, progress=progress
-        )
     if page is not None:
         with printing.writing(page):
             report.to_html(page)

@@ -57,7 +57,7 @@ def main(
 
 def _check_script(program: list[str]) -> None:
     if program[0] != "-m" and not Path(program[0]).exists():
-        raise CommandError(f"{program[0]}: no such file, and no MODULE:CALLABLE")
+        raise CommandError(f"{program[0]}: no such file, and no MODULE:CALLABLE", status=2)
 
 
 def _without_data(program: list[str], status: int) -> int:

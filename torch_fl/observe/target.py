@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import torch_fl
 from torch_fl._suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -68,10 +70,10 @@ def _module(place: str) -> ModuleType:
             return importlib.import_module(place)
         except ModuleNotFoundError as error:
             if error.name is None or not (place == error.name or place.startswith(f"{error.name}.")):
-                raise _broken(place, error) from error
+                raise broken(place, error) from error
             raise ModelError(f"{place}: {error}; a file is named with its .py") from error
         except (Exception, SystemExit) as error:
-            raise _broken(place, error) from error
+            raise broken(place, error) from error
     path = Path(place)
     if not path.is_file():
         raise ModelError(f"{path}: no such file")
@@ -84,14 +86,16 @@ def _module(place: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise _broken(place, error) from error
+        raise broken(place, error) from error
     return module
 
 
-def _broken(place: str, error: BaseException) -> ModelError:
+def broken(place: str, error: BaseException) -> ModelError:
     """Say what somebody's own code raised, and in which of its lines."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in (__file__, importlib.__file__)]
-    own = [f for f in frames if not f.filename.startswith("<frozen")]
+    import torch
+
+    ours = *(str(Path(file).parent) + os.sep for file in (torch.__file__, torch_fl.__file__)), importlib.__file__, "<"
+    own = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(ours)]
     line = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
     return ModelError(f"{place} raised {type(error).__name__}: {error}{line}")
 
@@ -115,7 +119,7 @@ def _called(found: Any, name: str) -> Any:
     try:
         return found()
     except (Exception, SystemExit) as error:
-        raise _broken(name, error) from error
+        raise broken(name, error) from error
 
 
 def _arguments(inputs: Any, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:

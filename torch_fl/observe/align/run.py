@@ -21,6 +21,7 @@ from torch_fl.observe.align.operators import Op, OpJudge
 from torch_fl.observe.align.reference import rules_for
 from torch_fl.observe.align.result import AlignReport, PrecisionChange, is_inside
 from torch_fl.observe.report import environment
+from torch_fl.observe.target import broken
 
 Progress = Callable[[str], None]
 _CHANGED = 2.0  # times the squared error: less is another order of sums
@@ -55,20 +56,23 @@ def align(
 
     Raises:
         ValueError: the device is no fl device.
+        ModelError: the model does not run on the CPU.
     """
     target = torch.device(device)
     if target.type == "cpu" or target.type != torch.empty(0, device=target).device.type:
         raise ValueError(f"align: expected a chip's device such as 'fl:0', found {str(device)!r}")
     given = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
     report = AlignReport(name or type(model).__name__, str(target), _chip(target), backward)
-    original = copy.deepcopy(model).to("cpu")
-    arguments = map_tensors((given, dict(kwargs or {})), lambda t: t.detach().to("cpu").clone())
-
     progress("running on the CPU")
-    cpu = Run(copy.deepcopy(original))
-    torch.manual_seed(seed)
-    with cpu.recorder:
-        cpu.go(map_tensors(arguments, torch.clone), backward, keep_inputs=True)
+    try:
+        original = copy.deepcopy(model).to("cpu")
+        arguments = map_tensors((given, dict(kwargs or {})), lambda t: t.detach().to("cpu").clone())
+        cpu = Run(copy.deepcopy(original))
+        torch.manual_seed(seed)
+        with cpu.recorder:
+            cpu.go(map_tensors(arguments, torch.clone), backward, keep_inputs=True)
+    except Exception as error:
+        raise broken(f"{report.model}: the model, on the CPU,", error) from error
 
     judge = OpJudge(target, probe, progress)
     chip = _on_chip(original, arguments, target, backward, cpu, judge, progress, report)

@@ -200,8 +200,8 @@ def _report(file: Path, value: Mapping[str, Any]) -> Loaded:
             f"{shown(version)}; run `{command}` anew"
         )
     found = checked(_Report, value, str(file), command)
-    # What left the chip stands in both lists.
-    rows = [*(row for row in found.groups if row.route != "host"), *found.fallbacks]
+    # What left the chip stands in both lists; copies are no calls that could have taken another route.
+    rows = [*(row for row in found.groups if row.route not in ("host", "copy")), *found.fallbacks]
     routes = tuple(Route(op=row.op, route=row.route, reason=row.reason, calls=row.calls) for row in rows)
     chips = {row.chip for row in rows}
     return Loaded(file, Kind.REPORT, chips.pop() if len(chips) == 1 else "", routes=routes)
