@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -32,12 +32,11 @@ def probes(case: Case) -> Iterator[tuple[str, Case]]:
     narrow = any(t.dtype == torch.float16 for t in _floating(case))
     yield "large values", _scaled(case, 8.0 if narrow else _LARGE, 1 if _is_derivative(case) else None)
     yield "small values", _scaled(case, _SMALL)
-    sized = _sized(case)
-    for size in sorted({size for t in sized for size in t.shape[-2:]}):
-        if size > 3 and _highest_index(case) < size - 1:
+    for size in sorted({size for t in tensors_of((case.args, case.kwargs)) for size in t.shape[-2:]}):
+        if size > 3 and _can_be_cut(case, size, size - 1):
             yield f"size {size - 1} instead of {size}", resized(case, size, size - 1)
-    larger, smaller = _oblong(sized)
-    if _highest_index(case) < smaller < larger - 1:
+    larger, smaller = _oblong(case)
+    if smaller < larger - 1 and _can_be_cut(case, larger, smaller):
         yield f"size {smaller} instead of {larger}, so that two dimensions are equal", resized(case, larger, smaller)
     answer = on_cpu(case)
     if answer is not None and not writes(case.function):
@@ -45,22 +44,23 @@ def probes(case: Case) -> Iterator[tuple[str, Case]]:
             yield _FORMS[form.form], form
 
 
-def _sized(case: Case) -> list[torch.Tensor]:
-    """The tensors whose sizes are cut. Saved ones have sizes that follow from the gradient's; kernels trust them."""
-    every = list(tensors_of((case.args, case.kwargs)))
-    return every[:1] if _is_derivative(case) else every
-
-
-def _oblong(sized: Sequence[torch.Tensor]) -> tuple[int, int]:
+def _oblong(case: Case) -> tuple[int, int]:
     """The last two sizes of the largest tensor: a kernel that takes one for the other is right where they differ."""
-    shape = max((t.shape for t in sized), key=math.prod, default=())
+    shape = max((t.shape for t in tensors_of((case.args, case.kwargs))), key=math.prod, default=())
     return (max(shape[-2:]), min(shape[-2:])) if len(shape) > 1 else (0, 0)
 
 
-def _highest_index(case: Case) -> int:
-    """The largest whole number in the tensors: it may be an index into what is cut, and CPU kernels trust those."""
-    whole = [t for t in tensors_of((case.args, case.kwargs)) if t.dtype in (torch.int64, torch.int32) and t.numel()]
-    return max((int(t.max()) for t in whole), default=0)
+def _can_be_cut(case: Case, size: int, smaller: int) -> bool:
+    """Whether a call is still one with a smaller size: kernels trust what they cannot see to be wrong.
+
+    Whole numbers may be indices into what is cut. Tensors that a forward call saved have sizes that follow from the
+    gradient's, such as four times a size of it: no other dimension may be taken for one that is cut.
+    """
+    tensors = list(tensors_of((case.args, case.kwargs)))
+    whole = [t for t in tensors if t.dtype in (torch.int64, torch.int32) and t.numel()]
+    if any(int(t.max()) >= smaller for t in whole):
+        return False
+    return not _is_derivative(case) or all(t.shape.count(size) <= tensors[0].shape.count(size) for t in tensors)
 
 
 def _special(case: Case) -> int:
