@@ -18,9 +18,10 @@ from torch.nn import functional as F
 import torch_fl
 from torch_fl.conformance.case import Case
 from torch_fl.conformance.execute import Answer
+from torch_fl.observe.align import layers
 from torch_fl.observe.align.judge import Verdict, judge, measure, tightest
 from torch_fl.observe.align.probes import probes, resized
-from torch_fl.observe.align.reference import reference_of, results_of
+from torch_fl.observe.align.reference import Reference, reference_of, results_of
 
 OPS = torch.ops.aten
 
@@ -108,6 +109,22 @@ def test_the_accuracy_is_that_of_the_worst_element() -> None:
 
 def test_tolerances_are_tightened_until_one_breaks() -> None:
     assert [tightest(needed) for needed in (2e-3, 1e-3, 5e-4, 2e-4, 2e-7)] == [None, 1e-3, 1e-3, 3e-4, 3e-7]
+
+
+@pytest.mark.parametrize(("error", "bad"), [(1e-9, False), (1e-6, True)])
+def test_a_gradient_that_cancels_to_zero_may_be_as_far_off_as_rounding_moves_it(error: float, bad: bool) -> None:
+    zero = torch.zeros(3)
+    wide = {"grad of bias": zero.double()}
+    reference = Reference({"grad of bias": zero}, wide, {"grad of bias": torch.full((3,), 1e-9)})
+    assert judge({"grad of bias": zero + error}, reference, whole=True).verdict.bad is bad
+
+
+def test_layers_are_measured_by_what_rounding_of_their_inputs_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[dict[str, torch.Tensor]] = []
+    real = layers._judge
+    monkeypatch.setattr(layers, "_judge", lambda *of: moved.append(of[-1]) or real(*of))
+    torch_fl.align(nn.Linear(4, 3), torch.randn(2, 4), precision=False, probe=False)
+    assert [set(one) for one in moved] == [{"output 0", "grad of input 0", "grad of weight", "grad of bias"}] * 2
 
 
 # ---- Probes --------------------------------------------------------------------------------------------------------

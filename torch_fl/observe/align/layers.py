@@ -221,9 +221,10 @@ class LayerJudge:
         results = {f"output {i}": t.detach().clone() for i, t in enumerate(outputs)}
         results |= {f"{key} afterwards": b.detach().clone() for key, b in module.named_buffers() if _is_real(b)}
         if self._backward:
+            starts = _starts(outputs, seen, change)
             replay.draws.rewind()  # checkpoints draw again what they drew
             with replay:
-                results |= _gradients(outputs, leaves, seen, change)
+                results |= _gradients(starts, leaves)
         if replay.draws.parted:
             raise RuntimeError("it draws numbers of its own")
         return results
@@ -237,24 +238,35 @@ def _autocast(seen: Seen, args: Any, kwargs: Any) -> contextlib.AbstractContextM
     return torch.autocast(kind, seen.autocast)
 
 
-def _gradients(outputs: list[torch.Tensor], leaves: Any, seen: Seen, change: Any) -> dict[str, torch.Tensor]:
-    pairs = [(t, g) for t, g in zip(outputs, seen.gradients, strict=True) if g is not None and t.requires_grad]
-    if not pairs or not leaves:
+_Starts = list[tuple[torch.Tensor, torch.Tensor]]  # outputs with their gradients
+
+
+def _starts(outputs: list[torch.Tensor], seen: Seen, change: Any) -> _Starts:
+    pairs = zip(outputs, seen.gradients, strict=True)
+    return [(t, change(g.detach().clone()).reshape(t.shape)) for t, g in pairs if g is not None and t.requires_grad]
+
+
+def _gradients(starts: _Starts, leaves: list[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    if not starts or not leaves:
         return {}
-    starts = [change(g.detach().clone()).reshape(t.shape) for t, g in pairs]
-    found = torch.autograd.grad([t for t, _ in pairs], [t for _, t in leaves], starts, allow_unused=True)
+    outputs, directions = zip(*starts, strict=True)
+    found = torch.autograd.grad(outputs, [t for _, t in leaves], directions, allow_unused=True)
     return {name: grad for (name, _), grad in zip(leaves, found, strict=True) if grad is not None}
 
 
 def _judge(names: list[str], found: Any, expected: Any, wide: Any, moved: Any) -> Judgement:
     reference = Reference({name: expected[name] for name in names}, merged=True)
     if wide is not None:
-        reference.wide = {name: wide[name] for name in names if name in wide and _is_real(wide[name])}
+        reference.wide = {name: wide[name] for name in names if _is_like(wide, name, expected[name])}
     if wide is not None and moved is not None:
-        both = [name for name in reference.wide if name in moved and moved[name].shape == wide[name].shape]
+        both = [name for name in reference.wide if _is_like(moved, name, wide[name])]
         reference.spread = {name: (moved[name] - wide[name]).abs() for name in both}
     mine = {name: found[name].detach().cpu() for name in names if name in found}
     return judge(mine, reference, whole=True)
+
+
+def _is_like(found: dict[str, torch.Tensor], name: str, tensor: torch.Tensor) -> bool:
+    return name in found and _is_real(found[name]) and found[name].shape == tensor.shape
 
 
 def compare_runs(mine: Run, theirs: Run) -> dict[tuple[str, str], float]:
