@@ -254,6 +254,11 @@ class Open(nn.Module):
         return *sorts, *vectors, *torch.unique(x * 3 - 2 * x - x, return_counts=True)
 
 
+def test_interpolation_may_skip_what_has_no_weight() -> None:
+    report = torch_fl.align(nn.Upsample(scale_factor=2, mode="bilinear"), torch.randn(4, 4, 2, 2), precision=False)
+    assert report.ok, report.conclusion()
+
+
 def test_of_several_right_results_any_will_do() -> None:
     torch.manual_seed(0)
     report = torch_fl.align(Open(), torch.randn(12, 12), precision=False)

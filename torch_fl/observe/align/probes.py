@@ -67,9 +67,10 @@ def _special(case: Case) -> int:
     """In how many tensors NaN has one right result.
 
     What a derivative makes of NaN in a saved tensor is a matter of how it compares; attention may skip what is masked,
-    or multiply it by zero.
+    and interpolation what has no weight, or multiply it by zero.
     """
-    if any(word in case.op for word in ("attention", "grid_sampler", "linalg", "_fft_")):
+    interpolation = ("grid_sampler", "linear1d", "linear2d", "linear3d", "cubic2d")  # upsample_bilinear2d, ...
+    if any(word in case.op for word in ("attention", "linalg", "_fft_", *interpolation)):
         return 0
     return min(1 if _is_derivative(case) else 2, len(_floating(case)))
 
