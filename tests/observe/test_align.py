@@ -20,7 +20,7 @@ from torch_fl.conformance.case import Case
 from torch_fl.conformance.execute import Answer
 from torch_fl.observe.align import layers
 from torch_fl.observe.align.judge import Verdict, judge, measure, tightest
-from torch_fl.observe.align.probes import probes, resized
+from torch_fl.observe.align.probes import changed_data, probes, resized
 from torch_fl.observe.align.reference import Reference, reference_of, results_of
 
 OPS = torch.ops.aten
@@ -155,6 +155,18 @@ def test_sizes_of_what_a_forward_call_saved_follow_the_gradient(rows: int) -> No
     gradient, workspace = torch.randn(rows, 5), torch.randn(rows, 20)
     case = case_of("aten::_thnn_fused_lstm_cell_backward_impl", *[gradient] * 4, workspace, True)
     assert [name for name, _ in probes(case) if name.startswith("size")] == ["size 4 instead of 5"]
+
+
+def test_arguments_that_must_agree_stay_as_they_are() -> None:
+    case = case_of("aten::upsample_nearest2d", torch.randn(2, 2, 3, 9), [9, 27], 3.0, 3.0)
+    assert not [name for name, _ in probes(case) if name.startswith("size")]
+    gradient, x = torch.randn(5), torch.randn(5)
+    case = case_of("aten::log_sigmoid_backward", gradient, x, torch.exp(-x.abs()))
+    changed = changed_data(case)
+    assert changed is not None
+    for probe in (changed, *(probe for name, probe in probes(case) if name.endswith("values"))):
+        assert not torch.equal(probe.args[0], gradient)
+        assert all(torch.equal(a, b) for a, b in zip(probe.args[1:], case.args[1:], strict=True))
 
 
 def test_every_kind_of_probe_is_made() -> None:

@@ -53,9 +53,12 @@ def _oblong(case: Case) -> tuple[int, int]:
 def _can_be_cut(case: Case, size: int, smaller: int) -> bool:
     """Whether a call is still one with a smaller size: kernels trust what they cannot see to be wrong.
 
-    Whole numbers may be indices into what is cut. Tensors that a forward call saved have sizes that follow from the
-    gradient's, such as four times a size of it: no other dimension may be taken for one that is cut.
+    Whole numbers may be indices into what is cut. Sizes and scales of interpolation must agree. Tensors that a forward
+    call saved have sizes that follow from the gradient's, such as four times a size of it: no other dimension may be
+    taken for one that is cut.
     """
+    if "upsample" in case.op:
+        return False
     tensors = list(tensors_of((case.args, case.kwargs)))
     whole = [t for t in tensors if t.dtype in (torch.int64, torch.int32) and t.numel()]
     if any(int(t.max()) >= smaller for t in whole):
@@ -91,8 +94,10 @@ def changed_data(case: Case) -> Case | None:
 
 
 def _floating(case: Case) -> list[torch.Tensor]:
+    """The tensors whose values can be changed. Of log_sigmoid's derivative others are redundant, and must agree."""
     seen: dict[int, torch.Tensor] = {}
-    for tensor in tensors_of((case.args, case.kwargs)):
+    args = case.args[:1] if case.op == "aten::log_sigmoid_backward" else case.args
+    for tensor in tensors_of((args, case.kwargs)):
         if tensor.is_floating_point() and tensor.numel():
             seen[id(tensor)] = tensor
     return list(seen.values())
