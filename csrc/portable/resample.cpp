@@ -3,7 +3,9 @@
 // filters against aliasing. It is separable: a first launch makes a table for each dimension of which inputs an output
 // reads and with what weight, a second one uses the tables.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <optional>
 
 #include "families.h"
 #include "images.h"
@@ -69,6 +71,17 @@ double scale_of(int64_t in, int64_t out, double given, bool corners) {
   if (corners) return out > 1 ? static_cast<T>(in - 1) / static_cast<T>(out - 1) : T(0);
   return given > 0 ? static_cast<T>(1.0 / given) : static_cast<T>(in) / static_cast<T>(out);
 }
+// Where the size stays or (nearest) doubles, some of the CPU's kernels do not look at the scale factor that was asked
+// for: those of linear interpolation, of nearest all but the forward ones of lines and volumes, and the gradient of
+// bicubic interpolation where no size changes.
+std::optional<double> settled_scale(const Resampling& line, const Triple& in, const Triple& out, size_t k) {
+  const bool nearest = &line.mode == &kNearest;
+  if (nearest && !line.backward && line.dims != 2) return std::nullopt;
+  if (nearest && out[k] == 2 * in[k]) return 0.5;
+  const bool stays = &line.mode == &kCubic ? line.backward && in == out : in[k] == out[k];
+  const bool copies = nearest || &line.mode == &kLinear || &line.mode == &kCubic;
+  return copies && stays ? std::optional(1.0) : std::nullopt;
+}
 template <class T>
 int64_t taps_of(double scale, double half_width) {
   return static_cast<int64_t>(std::ceil(static_cast<T>(half_width) * static_cast<T>(std::max(scale, 1.0)))) * 2 + 1;
@@ -102,8 +115,9 @@ struct Reading {
       if (d < 3 - line.dims || out[k] == 0) continue;
       const fl_value& v = call.args[at++];
       const double given = v.kind == FL_REAL ? v.u.d : v.kind == FL_INTEGER ? static_cast<double>(v.u.i) : 0;
-      scale[k] =
-          wide ? scale_of<double>(in[k], out[k], given, corners) : scale_of<float>(in[k], out[k], given, corners);
+      scale[k] = settled_scale(line, in, out, k)
+                     .value_or(wide ? scale_of<double>(in[k], out[k], given, corners)
+                                    : scale_of<float>(in[k], out[k], given, corners));
       taps[k] = line.mode.taps != 0 ? line.mode.taps
                 : wide              ? taps_of<double>(scale[k], line.mode.half_width)
                                     : taps_of<float>(scale[k], line.mode.half_width);

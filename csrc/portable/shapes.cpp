@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators that only move elements, or fill with one: cat, flip, roll, repeat, eye, ...
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 

@@ -40,7 +40,7 @@ Recorded::Recorded(Records::Result result, Context context) : result_(std::move(
   if (result_.simplified) {
     context_.notes.push_back(
         "calls of more than " + std::to_string(Records::room_for_subjects(result_.capacity)) +
-        " kinds (operator, route, shapes, dtypes): shapes and dtypes of later kinds are not kept; " +
+        " kinds (operator, route, shapes, dtypes): shapes, dtypes and adapters of later kinds are not kept; " +
         "a larger capacity has room for more");
   }
   sort();

@@ -12,8 +12,8 @@ struct KernelAnswer {
   bool serves;
   std::string refusal;  ///< why it does not
   bool for_cpu;         ///< the call is wrong in a way that a composition of other operators would not notice
-  bool
-      unable;  ///< the chip cannot do what is right; otherwise PyTorch's rules keep the call from it, and the CPU knows
+  /// The chip cannot do what is right; otherwise PyTorch's rules keep the call from it, and the CPU knows.
+  bool unable;
 };
 
 /// Fills `plan` where the kernel serves. May forbid caching of `signature`, as make_plan().

@@ -27,6 +27,13 @@ void check_gates(const char* op, const Tensor& input_gates, const Tensor& hidden
               state.sizes());
 }
 
+void check_workspace(const char* op, const Tensor& workspace, const Tensor& state, int64_t factor) {
+  TORCH_CHECK(workspace.dim() == 2 && state.dim() == 2 && workspace.size(0) == state.size(0) &&
+                  workspace.size(1) == factor * state.size(1),
+              op, ": expected a workspace of ", factor, " times the columns of a two-dimensional state, got ",
+              workspace.sizes(), " for a state of shape ", state.sizes());
+}
+
 // The workspace keeps the activated gates i, f, g, o side by side.
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& cx,
                                              const OptionalTensor& input_bias, const OptionalTensor& hidden_bias) {
@@ -52,6 +59,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& mayb
   const Tensor grad_hy = value_or_undefined(maybe_grad_hy);
   const Tensor grad_cy = value_or_undefined(maybe_grad_cy);
   if (!grad_hy.defined() && !grad_cy.defined()) return {};
+  check_workspace("_thnn_fused_lstm_cell_backward_impl", workspace, cx, 4);
   const auto gates = workspace.chunk(4, 1);
   const Tensor &in = gates[0], &forget = gates[1], &cell = gates[2], &out = gates[3];
   const Tensor tanh_cy = cy.tanh();
@@ -85,6 +93,7 @@ std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hid
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& grad_hy, const Tensor& workspace,
                                                                      bool has_bias) {
+  check_workspace("_thnn_fused_gru_cell_backward", workspace, grad_hy, 5);
   const auto saved = workspace.chunk(5, 1);
   const Tensor &reset = saved[0], &update = saved[1], &candidate = saved[2], &hx = saved[3], &hidden_part = saved[4];
   const Tensor grad_update = through_sigmoid(grad_hy * (hx - candidate), update);

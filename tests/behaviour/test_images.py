@@ -53,6 +53,24 @@ IMAGES: dict[str, Callable[..., Any]] = {
 }
 
 
+SCALES = {  # whose sizes stay, double, and neither: some of PyTorch's kernels then look at sizes alone
+    1: [(1.1,), (2.1,), (1.3,), (0.95,), (2.7,)],
+    2: [(1.1, 2.1), (1.05, 1.1), (2.05, 2.1), (2.3, 1.1), (0.7, 1.05)],
+    3: [(1.1, 2.1, 1.6), (1.05, 1.1, 1.15), (2.05, 0.7, 1.1)],
+}
+
+
+@pytest.mark.parametrize(("dims", "scale"), [(dims, scale) for dims in SCALES for scale in SCALES[dims]], ids=str)
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "linear", "bicubic"])
+def test_scale_factors_that_do_not_divide_sizes(mode: str, dims: int, scale: tuple[float, ...]) -> None:
+    if mode == "linear":
+        mode = ("linear", "bilinear", "trilinear")[dims - 1]
+    if mode == "bicubic" and dims != 2:
+        pytest.skip("bicubic is for images")
+    image = _image(2, 3, *(5, 4, 3)[:dims])
+    agree(_with_gradients(lambda x: F.interpolate(x, scale_factor=scale, mode=mode)), image, tolerance=(1e-5, 1e-5))
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", IMAGES)
 def test_images_of_several_tiles(name: str, layout: str) -> None:

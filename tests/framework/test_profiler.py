@@ -121,7 +121,7 @@ def test_shapes_are_bounded() -> None:
     assert shapes[0] == ((1,),)
     assert shapes[-1] == ()
     assert p.records[-1].op == "aten::neg"
-    assert ["shapes and dtypes of later kinds are not kept" in note for note in p.notes] == [True]
+    assert ["adapters of later kinds are not kept" in note for note in p.notes] == [True]
 
 
 def test_code_objects_are_bounded() -> None:

@@ -157,3 +157,12 @@ def test_double_precision_gradcheck() -> None:
             return output[0] + output[1] if isinstance(output, tuple) else output
 
         assert torch.autograd.gradcheck(function, (x, h))
+
+
+@pytest.mark.parametrize("columns", [3, 18, 21, 0])
+def test_workspaces_that_do_not_fit(columns: int) -> None:
+    state, workspace = torch.ones(3, 5, device="fl"), torch.ones(3, columns, device="fl")
+    with pytest.raises(RuntimeError, match="expected a workspace of 4 times the columns"):
+        torch.ops.aten._thnn_fused_lstm_cell_backward_impl(state, None, state, state, workspace, True)
+    with pytest.raises(RuntimeError, match="expected a workspace of 5 times the columns"):
+        torch.ops.aten._thnn_fused_gru_cell_backward(state, workspace, True)

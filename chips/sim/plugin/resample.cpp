@@ -93,15 +93,19 @@ Resampling make_resampling(const View& image, const View& result, int dims, cons
 
 enum class Mode { kNearest, kNearestExact, kLinear };
 
+// Where the size stays or (nearest) doubles, some of the CPU's kernels do not look at the scale factor that was asked
+// for: those of linear interpolation, and of nearest all but the forward ones of lines and volumes.
 template <class A>
-A scale_of(const Axis& axis, double given, bool align_corners) {
+A scale_of(Mode mode, bool settles, const Axis& axis, double given, bool align_corners) {
+  if (settles && mode == Mode::kNearest && axis.out == 2 * axis.in) return A(0.5);
+  if (settles && axis.out == axis.in) return A(1);
   if (align_corners) return axis.out > 1 ? static_cast<A>(axis.in - 1) / static_cast<A>(axis.out - 1) : A(0);
   return given > 0 ? static_cast<A>(1.0 / given) : static_cast<A>(axis.in) / static_cast<A>(axis.out);
 }
 
 template <class A>
-Tap interpolation_tap(Mode mode, const Axis& axis, double given, bool align_corners, int64_t o) {
-  const A scale = scale_of<A>(axis, given, align_corners), at = static_cast<A>(o);
+Tap interpolation_tap(Mode mode, bool settles, const Axis& axis, double given, bool align_corners, int64_t o) {
+  const A scale = scale_of<A>(mode, settles, axis, given, align_corners), at = static_cast<A>(o);
   const A centred = std::max(A(0), scale * (at + A(0.5)) - A(0.5));
   if (mode != Mode::kLinear) {
     const A position = mode == Mode::kNearest ? scale * at : centred + A(0.5);
@@ -116,12 +120,13 @@ Tap interpolation_tap(Mode mode, const Axis& axis, double given, bool align_corn
 }
 
 // Scale factors are the arguments from `scales` on.
-Resampling interpolation(const Call& call, Mode mode, int dims, const View& image, const View& result, bool align,
-                         uint32_t scales) {
+Resampling interpolation(const Call& call, Mode mode, bool backward, int dims, const View& image, const View& result,
+                         bool align, uint32_t scales) {
+  const bool settles = mode == Mode::kLinear || (mode == Mode::kNearest && (backward || dims == 2));
   return make_resampling(image, result, dims, [&](const Axis& axis, int d, int64_t o) {
     const double given = call.real(scales + static_cast<uint32_t>(d), 0);
-    return image.dtype == FL_FLOAT64 ? interpolation_tap<double>(mode, axis, given, align, o)
-                                     : interpolation_tap<float>(mode, axis, given, align, o);
+    return image.dtype == FL_FLOAT64 ? interpolation_tap<double>(mode, settles, axis, given, align, o)
+                                     : interpolation_tap<float>(mode, settles, axis, given, align, o);
   });
 }
 
@@ -130,7 +135,8 @@ template <Mode kMode, int kDims>
 void upsample_body(const Call& call) {
   constexpr bool kLinear = kMode == Mode::kLinear;
   const View in = call.tensor(0), out = call.out(0);
-  resample<true>(interpolation(call, kMode, kDims, in, out, kLinear && call.boolean(2), kLinear ? 3 : 2), in, out);
+  resample<true>(interpolation(call, kMode, false, kDims, in, out, kLinear && call.boolean(2), kLinear ? 3 : 2), in,
+                 out);
 }
 
 // grad_output, output_size, input_size, (align_corners,) scales...
@@ -139,7 +145,7 @@ void upsample_backward_body(const Call& call) {
   constexpr bool kLinear = kMode == Mode::kLinear;
   const View gradient = call.tensor(0), out = call.out(0);
   const bool align = kLinear && call.boolean(3);
-  resample<false>(interpolation(call, kMode, kDims, out, gradient, align, kLinear ? 4 : 3), gradient, out);
+  resample<false>(interpolation(call, kMode, true, kDims, out, gradient, align, kLinear ? 4 : 3), gradient, out);
 }
 
 // ---- Padding -------------------------------------------------------------------------------------------------------
