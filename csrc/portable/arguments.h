@@ -8,6 +8,7 @@
 
 namespace torch_fl::portable {
 
+constexpr int kMostDims = 64;  // of a tensor
 inline const fl_tensor& tensor(const fl_call& call, uint32_t i) { return *call.args[i].u.tensor; }
 /// `absent`: of None.
 inline double real(const fl_value& v, double absent = 0) {

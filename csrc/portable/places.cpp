@@ -12,8 +12,6 @@
 namespace torch_fl::portable {
 namespace {
 
-constexpr int kMostDims = 64;
-
 // ---- tril, triu ---------------------------------------------------------------------------------------------------
 
 class TriangleRow : public Row {

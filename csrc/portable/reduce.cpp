@@ -43,7 +43,6 @@ struct Reduction {
   }
 };
 
-constexpr uint64_t kAll = kFloats | kIntegers | kBool;
 constexpr auto kOutput = Reduction::InOutput;
 constexpr auto kInput = Reduction::InInput;
 constexpr auto kByte = Reduction::InByte;

@@ -10,6 +10,7 @@
 
 namespace torch_fl::portable {
 
+constexpr uint64_t kAll = kFloats | kIntegers | kBool;
 constexpr int kMost = 8;  // dimensions of either kind that are left after merging
 
 /// Dimensions walked together: sizes, and strides of the input and (kept ones) of the output.

@@ -13,7 +13,6 @@
 namespace torch_fl::portable {
 namespace {
 
-constexpr int kMostDims = 64;
 constexpr uint32_t kDense = FL_KERNEL_CONTIGUOUS_INPUTS | FL_KERNEL_CONTIGUOUS_OUTPUTS;
 
 /// Elements that go from one block of a tensor to one of another. Places and strides in elements of either.

@@ -9,8 +9,6 @@
 namespace torch_fl::portable {
 namespace {
 
-constexpr uint64_t kAll = kFloats | kIntegers | kBool;
-
 // ---- Where the extremum is --------------------------------------------------------------------------------------
 
 struct Extremum {
