@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -17,20 +18,27 @@ class ReusableContext(contextlib.ContextDecorator, Generic[T]):
 
     def __init__(self, make: Callable[[], contextlib.AbstractContextManager[T]]) -> None:
         self._make = make
-        self._entered: list[contextlib.AbstractContextManager[T]] = []
+        self._entered: list[tuple[int, contextlib.AbstractContextManager[T]]] = []  # with the thread that did
+        self._lock = threading.Lock()
 
     def __enter__(self) -> T:
         context = self._make()
-        self._entered.append(context)
+        entry = (threading.get_ident(), context)
+        with self._lock:
+            self._entered.append(entry)
         try:
             return context.__enter__()
         except BaseException as error:  # Ctrl-C, perhaps when it has been entered already
-            self._entered.remove(context)
+            with self._lock:
+                self._entered.remove(entry)
             context.__exit__(type(error), error, error.__traceback__)
             raise
 
     def __exit__(self, *error: Any) -> bool | None:
-        return self._entered.pop().__exit__(*error)
+        with self._lock:
+            mine = (i for i, (thread, _) in enumerate(self._entered) if thread == threading.get_ident())
+            _, context = self._entered.pop(max(mine, default=-1))  # a block may end on another thread than it began on
+        return context.__exit__(*error)
 
 
 def reusable(function: Callable[P, Iterator[T]]) -> Callable[P, ReusableContext[T]]:

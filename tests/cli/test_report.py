@@ -67,6 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "model.py").write_text(MODEL)
     (made / "train.py").write_text(TRAINING)
     (made / "plain.py").write_text("print('no torch')\n")
+    (made / "killed.py").write_text("import os, signal, torch\nos.kill(os.getpid(), signal.SIGKILL)\n")
     (made / "cpu.py").write_text("import torch\ntorch.ones(2).numpy()\n")
     return made
 
@@ -170,6 +171,7 @@ def test_a_model_that_fails_is_reported(folder: Path) -> None:
         (["model.py:number"], 2, "gave int, expected a torch.nn.Module"),
         (["model.py:alone"], 2, "without inputs: have it return (module, inputs)"),
         (["plain.py"], 1, "ended without a report"),
+        (["killed.py"], 137, "killed.py ended with SIGKILL before there was anything to report"),
         (["train.py", "-o", "no/such/r.html"], 2, "no folder"),
         (["train.py", "-o", "-"], 2, "-: expected the name of a file"),
         (["train.py", "--json", "-"], 2, "-: expected the name of a file"),

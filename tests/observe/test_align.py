@@ -119,12 +119,45 @@ def test_a_gradient_that_cancels_to_zero_may_be_as_far_off_as_rounding_moves_it(
     assert judge({"grad of bias": zero + error}, reference, whole=True).verdict.bad is bad
 
 
-def test_layers_are_measured_by_what_rounding_of_their_inputs_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    moved: list[dict[str, torch.Tensor]] = []
+def test_layers_are_measured_by_what_rounding_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    spreads: list[layers.Spread] = []
     real = layers._judge
-    monkeypatch.setattr(layers, "_judge", lambda *of: moved.append(of[-1]) or real(*of))
+    monkeypatch.setattr(layers, "_judge", lambda *of: spreads.append(of[-1]) or real(*of))
     torch_fl.align(nn.Linear(4, 3), torch.randn(2, 4), precision=False, probe=False)
-    assert [set(one) for one in moved] == [{"output 0", "grad of input 0", "grad of weight", "grad of bias"}] * 2
+    assert [set(one.most) for one in spreads] == [{"output 0", "grad of input 0", "grad of weight", "grad of bias"}] * 2
+
+
+def test_rounding_moves_what_operators_work_out_and_nothing_else() -> None:
+    x = torch.ones(64, dtype=torch.float64)
+    with layers.Rounding(2.0**-8, seed=0):
+        copies = [x.clone(), x.view(8, 8), torch.cat([x]), x.unsqueeze(0), torch.ops.aten._unsafe_view(x, [64])]
+        worked_out = [x + 1, x.clone().mul_(2), torch.add(x, 1, out=torch.empty_like(x))]
+        count = torch.arange(3) + 1
+    assert all(bool((tensor == 1).all()) for tensor in (x, *copies))
+    for tensor in worked_out:
+        assert set(tensor.tolist()) == {2 + 2.0**-7, 2 - 2.0**-7}
+    assert count.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("error", "bad"), [(0.5, False), (50.0, True)])
+def test_what_rounding_seldom_does_to_a_layer_is_looked_for(error: float, bad: bool) -> None:
+    wide = {"output 0": torch.ones(8, dtype=torch.float64)}
+    runs: list[int] = []
+
+    def moved(seed: int) -> dict[str, torch.Tensor]:
+        runs.append(seed)
+        change = torch.zeros(8, dtype=torch.float64)
+        change[3] = 0.5 if seed == 6 else 1e-9  # as of a sign that turned
+        return {"output 0": wide["output 0"] + change}
+
+    expected = {"output 0": torch.ones(8)}
+    spread = layers.Spread(moved, wide)
+    assert not layers._judge(["output 0"], expected, expected, wide, spread).verdict.bad
+    assert runs == [0]
+    found = {"output 0": torch.ones(8)}
+    found["output 0"][3] += error
+    assert layers._judge(["output 0"], found, expected, wide, spread).verdict.bad is bad
+    assert runs == list(range(9))
 
 
 # ---- Probes --------------------------------------------------------------------------------------------------------
@@ -261,9 +294,10 @@ class Open(nn.Module):
 
     def forward(self, x: torch.Tensor) -> tuple[Any, ...]:
         few = (2 * x).round()
-        sorts = few.sort(0), few.argsort(), few.kthvalue(5), few.topk(3), few.median(1), few.mode(1, keepdim=True)
+        sorts = few.sort(0), few.argsort(), few.kthvalue(5), few.median(1), few.mode(1, keepdim=True)
+        tops = few.topk(3), few.topk(4, sorted=False)
         vectors = torch.linalg.eigh(x @ x.t())[1], torch.linalg.svd(x)[0]
-        return *sorts, *vectors, *torch.unique(x * 3 - 2 * x - x, return_counts=True)
+        return *sorts, *tops, *vectors, *torch.unique(x * 3 - 2 * x - x, return_counts=True)
 
 
 def test_interpolation_may_skip_what_has_no_weight() -> None:

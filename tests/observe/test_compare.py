@@ -128,7 +128,7 @@ def test_too_few_pairs_are_told_of() -> None:
     assert found.speed is not None
     assert not found.speed.tested
     assert not found.changes
-    assert "4 pairs are too few, 7 are needed" in render.about(found.speed)[-1]
+    assert "too few pairs: 4, 7 are needed" in render.about(found.speed)[-1]
     assert [row.p for row in found.speed.rows] == [None] * CASES
     assert "operators/op3" in changed(compare(before, after, Options(alpha=0.13)))
 
@@ -167,10 +167,10 @@ def test_networks_of_few_rounds_leave_the_kernels_their_pairs() -> None:
     rows = {row.name: row for row in found.speed.rows}
     assert (rows["operators/op3"].pairs, rows["network/forward"].pairs) == (12, 3)
     assert (rows["network/forward"].p, rows["network/forward"].detectable) == (None, None)
-    assert found.unjudged == ("network/forward: 3 pairs of times, 7 are needed for this alpha",)
+    assert found.unjudged == ("network/forward: 3 pairs of times, 7 needed for this alpha",)
     assert "1 could not be judged" in render.verdict(found)
     text = render.markdown(found, every=True)
-    assert "3 pairs of 7" in text
+    assert "3 of 7 pairs" in text
     assert "not judged: network/forward" in text
 
 
@@ -301,6 +301,20 @@ def test_cases_without_times_are_not_judged() -> None:
     empty = then.cases[0].model_copy(update={"rounds": ()})
     found = compare(first, then.model_copy(update={"cases": (empty, *then.cases[1:])}))
     assert found.unjudged == (f"{empty.name}: no times after",)
+
+
+@pytest.mark.parametrize("series", ["device_ns", "loop_ns"])
+def test_times_of_nothing_are_not_judged(series: str) -> None:
+    first, then = (results(seed) for seed in (1, 2))
+    case = then.cases[0]
+    assert series in (case.series, "loop_ns")
+    zeros = {series: (0.0,) * len(getattr(case.rounds[0], series))}
+    short = case.model_copy(update={"rounds": (case.rounds[0].model_copy(update=zeros), *case.rounds[1:])})
+    found = compare(first, then.model_copy(update={"cases": (short, *then.cases[1:])}))
+    assert found.unjudged == (f"{short.name}: times of 0 ns after",)
+    assert not found.changes
+    assert found.speed is not None
+    assert short.name not in [row.name for row in found.speed.rows]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch_fl._exits import ended
 from torch_fl.cli.errors import CommandError
 
 GROUP = "torch_fl.plugins"
@@ -129,7 +130,7 @@ def _run(command: list[str]) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         output = (result.stdout + result.stderr).strip()
-        raise CommandError(f"{' '.join(command)}\nfailed with status {result.returncode}:\n{output}")
+        raise CommandError(f"{' '.join(command)}\nended with {ended(result.returncode)}:\n{output}")
 
 
 def include_folder() -> Path:

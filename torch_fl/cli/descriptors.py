@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from torch_fl._words import counted
 from torch_fl.cli import output
 
 
@@ -39,4 +40,4 @@ def _is_warning(problem: Any) -> bool:
 
 def _verdict(problems: Sequence[Any]) -> str:
     mistakes = sum(not _is_warning(problem) for problem in problems)
-    return "valid" if mistakes == 0 else "1 mistake" if mistakes == 1 else f"{mistakes} mistakes"
+    return counted(mistakes, "mistake") if mistakes else "valid"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from torch_fl._words import counted
 from torch_fl.cli import output
 from torch_fl.cli.errors import CommandError
 
@@ -183,7 +184,7 @@ def _cache() -> Iterator[Finding]:
         return
     files = [path for path in folder.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files)
-    yield _writable(folder, f"{folder}: {len(files)} files, {size / 2**20:.1f} MiB")
+    yield _writable(folder, f"{folder}: {counted(len(files), 'file')}, {size / 2**20:.1f} MiB")
 
 
 def _writable(folder: Path, text: str) -> Finding:

@@ -10,7 +10,9 @@ from json import loads as parse
 from pathlib import Path
 from typing import Any
 
+from torch_fl._exits import ended
 from torch_fl._suggest import did_you_mean
+from torch_fl._words import counted
 from torch_fl.cli import output
 from torch_fl.cli.errors import CommandError
 from torch_fl.observe import running
@@ -26,7 +28,7 @@ def main(chip: str | None, word: str | None, json: bool) -> None:
     output.print_table(columns, ((row["op"], row["chip"], row["route"], " ".join(row["dtypes"])) for row in rows))
     for name in dict.fromkeys(row["chip"] for row in rows):
         of_chip = [row for row in rows if row["chip"] == name]
-        print(f"{name}: {len({row['op'] for row in of_chip})} operators, {_by_route(of_chip)}")
+        print(f"{name}: {counted(len({row['op'] for row in of_chip}), 'operator')}, {_by_route(of_chip)}")
     if not rows:
         print("no operator" + (f" whose name contains {word!r}" if word else ""))
 
@@ -62,7 +64,7 @@ def missing(script: Path, chip: str | None, word: str | None, json: bool) -> int
     _check_chip(chip)
     found, status = _summary_of(script, json)
     rows = [row for row in found["host"] if chip in (None, row["chip"]) and (word is None or word in row["name"])]
-    failure = f"exit status {status}" if status else ""
+    failure = ended(status) if status else ""
     if json:
         output.print_json({"calls": found["calls"], "missing": rows, "failure": failure})
     else:
@@ -95,6 +97,6 @@ def _print_missing(rows: list[dict[str, Any]], calls: int) -> None:
     if rows:
         output.print_table(list(columns), ([cell(row) for cell in columns.values()] for row in rows))
     left = sum(row["calls"] for row in rows)
-    print(f"{left} of {calls} calls left the chip" + (f", most of all {rows[0]['name']}" if rows else ""))
+    print(f"{left} of {counted(calls, 'call')} left the chip" + (f", most of all {rows[0]['name']}" if rows else ""))
     if calls == 0:
         print("The script called no operator on a device.")

@@ -8,6 +8,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from torch_fl._exits import ended, shell_status
+from torch_fl._files import write_whole
 from torch_fl.cli import run
 from torch_fl.cli.errors import CommandError
 from torch_fl.cli.output import writing
@@ -45,14 +47,14 @@ def main(
             return _without_data(program, status)
         report = Report.from_json(data.read_text(encoding="utf-8"))
     if status and not report.failure:
-        report = replace(report, failure=f"exit status {_exit_status(status)}")
+        report = replace(report, failure=ended(status))
     with writing(output):
-        running.write_whole(output, page.render(report))
+        write_whole(output, page.render(report))
     if json is not None:
         with writing(json):
-            running.write_whole(json, report.to_json())
+            write_whole(json, report.to_json())
     print(output, file=sys.stderr)
-    return _exit_status(status)
+    return shell_status(status)
 
 
 def _check_script(program: list[str]) -> None:
@@ -63,9 +65,5 @@ def _check_script(program: list[str]) -> None:
 def _without_data(program: list[str], status: int) -> int:
     if status == 0:
         raise CommandError(f"{program[0]} ended without a report: it did not load torch, or left with os._exit()")
-    raise CommandError(f"{program[0]} failed before there was anything to report", status=_exit_status(status))
-
-
-def _exit_status(status: int) -> int:
-    """Of a child that a signal ended, what a shell says of it."""
-    return 128 - status if status < 0 else status
+    text = f"{program[0]} ended with {ended(status)} before there was anything to report"
+    raise CommandError(text, status=shell_status(status))

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from torch_fl._words import counted
 from torch_fl.conformance.case import overload_name
 from torch_fl.conformance.report import summary
 from torch_fl.conformance.verdict import Row, Verdict
@@ -79,7 +80,7 @@ def summary_line(rows: Iterable[Row]) -> str:
     everything = list(rows)
     parts = [f"[{_STYLES[Verdict(name)]}]{count} {name}[/]" for name, count in summary(everything).items()]
     operators = len({row.op for row in everything})
-    return f"{', '.join(parts) or 'nothing to check'} (operators with types; {operators} operators)"
+    return f"{', '.join(parts) or 'nothing to check'} (operators with types; {counted(operators, 'operator')})"
 
 
 def _ordered(rows: Iterable[Row]) -> list[Row]:

@@ -8,7 +8,6 @@ import json
 import os
 import queue
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch_fl._exits import ended
 from torch_fl.conformance.verdict import Row, Verdict
 
 _START_SECONDS = 300.0
@@ -107,9 +107,7 @@ class Process:
             self._process.kill()
             self._process.wait()
             return f"timeout: no end within {timeout:g} s"
-        if code < 0:
-            return f"crash: {signal.Signals(-code).name}"
-        return f"the process ended with exit status {code}"
+        return f"crash: {ended(code)}" if code < 0 else f"the process ended with {ended(code)}"
 
     def stderr(self) -> str:
         """Return the last lines that the process wrote to stderr."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import platform
 from collections import Counter
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_fl import _json
+from torch_fl._files import write_whole
 from torch_fl.conformance.verdict import Row, Verdict
 
 FORMAT = "torch-fl conformance report 1"
@@ -79,22 +81,23 @@ def _digest(path: str) -> str:
 def write(report: Mapping[str, Any], file: Path) -> list[Path]:
     """Write the report as JSON and, beside it, as a page for people. Return the files."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(report, sort_keys=True, indent=1, ensure_ascii=True, allow_nan=False) + "\n")
+    write_whole(file, json.dumps(report, sort_keys=True, indent=1, ensure_ascii=True, allow_nan=False) + "\n")
     page = file.with_suffix(".md")
-    page.write_text(render(report))
+    write_whole(page, render(report))
     return [file, page]
 
 
 def write_csv(rows: Iterable[Row], file: Path) -> None:
     """Write one line for each operator and type."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, CSV_COLUMNS)
-        writer.writeheader()
-        for row in sorted(rows, key=lambda row: (row.op, row.dtype)):
-            values = row.as_dict()
-            values["routes"] = " ".join(f"{route}:{count}" for route, count in row.routes.items())
-            writer.writerow(values)
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, CSV_COLUMNS)
+    writer.writeheader()
+    for row in sorted(rows, key=lambda row: (row.op, row.dtype)):
+        values = row.as_dict()
+        values["routes"] = " ".join(f"{route}:{count}" for route, count in row.routes.items())
+        writer.writerow(values)
+    write_whole(file, stream.getvalue())
 
 
 class BadReport(ValueError):

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from torch_fl import _load
+from torch_fl._words import counted
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _UNAVAILABLE = (
@@ -139,7 +140,9 @@ class VendorModule(ModuleType):
         if device < 0:
             return device
         if device >= len(self._devices):
-            raise RuntimeError(f"invalid device index {device}: {self._name} has {len(self._devices)} devices")
+            raise RuntimeError(
+                f"invalid device index {device}: {self._name} has {counted(len(self._devices), 'device')}"
+            )
         return self._devices[device]
 
     def __getattr__(self, name: str) -> Any:

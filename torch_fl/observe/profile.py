@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torch_fl._words import counted
 from torch_fl.observe.records import (
     GROUP_FIELDS,
     DeviceEvent,
@@ -48,13 +49,13 @@ class Summary:
     def __str__(self) -> str:
         routes = ", ".join(f"{calls} {route}" for route, calls in self.routes.items())
         lines = [
-            f"{self.calls} calls in {self.wall_ns / 1e6:.1f} ms: {routes or 'none'}",
-            f"host {self.host_ns / 1e6:.2f} ms, device {self.device_ns / 1e6:.2f} ms, {self.bytes} bytes moved, "
-            f"{self.syncs} waits for the device",
+            f"{counted(self.calls, 'call')} in {self.wall_ns / 1e6:.1f} ms: {routes or 'none'}",
+            f"host {self.host_ns / 1e6:.2f} ms, device {self.device_ns / 1e6:.2f} ms, "
+            f"{counted(self.bytes, 'byte')} moved, {counted(self.syncs, 'wait')} for the device",
             f"off the chip: {self.off_chip_call_share:.1%} of the calls, {self.off_chip_time_share:.1%} of the time",
         ]
         if self.dropped:
-            lines.append(f"{self.dropped} earlier calls were dropped: the capacity was reached")
+            lines.append(f"{counted(self.dropped, 'earlier call')} dropped: the capacity was reached")
         return "\n".join([*lines, *self.notes])
 
 

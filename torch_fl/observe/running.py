@@ -14,13 +14,13 @@ import os
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from torch_fl._files import write_whole
 from torch_fl.observe import summary
 
 VARIABLE = "TORCH_FL_RUN"
@@ -168,28 +168,3 @@ def _export(profile: Any, file: str) -> None:
         profile.export_json_lines(file)
     else:
         profile.export_chrome_trace(file)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody ever reads half of it; a pipe, a device or a link's target is written as it is."""
-    if path.is_symlink() or (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
-        _write_in_place(path, text)
-        return
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def _write_in_place(path: Path, text: str) -> None:
-    """What is a stream by another name (``/dev/stdout``) goes on where it is; anything else is written anew."""
-    system = path.absolute().parts[1:2] in (("dev",), ("proc",))
-    with path.open("a" if system else "w", encoding="utf-8") as file:
-        file.write(text)

@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from torch_fl._words import counted
+
 Row = tuple[str, str, int, int, int, str]
 """Operator, chip, device, calls, nanoseconds, reason."""
 
@@ -29,7 +31,7 @@ def text(call_share: float, time_share: float, worst: Sequence[Row]) -> str:
         f"{call_share:.0%} of the calls on fl devices leave the chip, which took {time_share:.0%} of the time so far. "
         "The worst:",
         *(
-            f"  {op} on {chip} (fl:{device}): {calls} calls, {ns / 1e6:.1f} ms on the host: {reason}"
+            f"  {op} on {chip} (fl:{device}): {counted(calls, 'call')}, {ns / 1e6:.1f} ms on the host: {reason}"
             for op, chip, device, calls, ns, reason in worst
         ),
         f"  What each costs, and where: torch-fl report {os.path.basename(script)} -o report.html",

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from torch_fl._words import counted
+
 VERSION = 1
 ON_CHIP = ("kernel", "portable", "override")  # routes whose work the chip does
 _NOT_COUNTED = ("composite", "decomposed")  # made of other calls, which are counted themselves
@@ -51,7 +53,7 @@ class Summary:
         if not self.calls:
             return "torch-fl: no operator was called on a device\n"
         shares = ", ".join(f"{route} {calls / self.calls:.1%}" for route, calls in self.routes.items())
-        lines = [f"torch-fl: {self.calls:,} operator calls, {self.on_chip:.1%} on the chip ({shares})"]
+        lines = [f"torch-fl: {counted(self.calls, 'operator call', ',')}, {self.on_chip:.1%} on the chip ({shares})"]
         if self.host:
             lines += self._cost()
         return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch_fl import _load
+from torch_fl._words import counted
 from torch_fl.configuration.operators import checked_op
 
 if TYPE_CHECKING:
@@ -133,7 +134,9 @@ class RegisteredOps:
         texts = []
         for chip, kernels in self.chips.items():
             own, portable = (len(self.ops(chip, route)) for route in ("kernel", "portable"))
-            texts.append(f"{chip}: {own} operators" + (f", {portable} portable ones" if portable else ""))
+            texts.append(
+                f"{chip}: {counted(own, 'operator')}" + (f", {counted(portable, 'portable one')}" if portable else "")
+            )
             for kernel in sorted(kernels, key=lambda kernel: (kernel.op, kernel.route)):
                 texts[-1] += f"\n  {'portable ' if kernel.route == 'portable' else ''}{kernel}"
         return "\n".join(texts) or "no chip registers a kernel"

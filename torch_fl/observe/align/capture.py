@@ -17,17 +17,12 @@ from torch_fl.conformance.execute import Answer, as_list, copy_with_strides
 from torch_fl.conformance.forms import written_arguments
 from torch_fl.conformance.operators import OPERATORS
 from torch_fl.observe.align.draws import Draws, Watching, draws_numbers
-from torch_fl.observe.align.reference import base_name, rules_for
+from torch_fl.observe.align.reference import COPIES, base_name, rules_for
 
 _UNDEFINED = frozenset(
     "empty new_empty empty_like empty_strided new_empty_strided empty_permuted resize _unsafe_view".split()
 )
 _NO_OPERATORS = ("prim", "profiler")
-_EXACT = frozenset(
-    """_to_copy clone copy stack cat zeros zeros_like ones ones_like full full_like new_zeros new_ones new_full arange
-    neg abs threshold_backward masked_fill slice_backward select_backward constant_pad_nd fill zero unfold where relu
-    embedding index_select gather index tril triu flip roll repeat max_pool2d_with_indices lift_fresh_copy""".split()
-)
 _RUNNER = os.path.join(os.path.dirname(__file__), "layers.py")
 _SKIPPED_FOLDERS = tuple(
     os.path.dirname(os.path.abspath(path)) + os.sep for path in (torch.__file__, os.path.join(__file__, "..", ".."))
@@ -143,7 +138,7 @@ class Capture(Watching):  # type: ignore[no-untyped-call]
 def case_of(op: str, tree: Any) -> Case:
     """Return a call as a case of the conformance kit, with what the kit knows of the operator."""
     rules = rules_for(op, OPERATORS)
-    rules["exact"] = rules.get("exact", False) or base_name(op) in _EXACT
+    rules["exact"] = rules.get("exact", False) or base_name(op) in COPIES
     return Case(op, tuple(tree[0]), dict(tree[1]), **rules)
 
 

@@ -32,6 +32,12 @@ _STATISTICS = frozenset(
     _softmax_backward_data _log_softmax_backward_data logsumexp mse_loss nll_loss_forward nll_loss2d_forward
     binary_cross_entropy smooth_l1_loss linalg_vector_norm norm prod _fused_rms_norm _fused_rms_norm_backward""".split()
 )
+# They pass on values, so they round nothing, and give the CPU's result to the bit.
+COPIES = frozenset(
+    """_to_copy clone copy stack cat zeros zeros_like ones ones_like full full_like new_zeros new_ones new_full arange
+    neg abs threshold_backward masked_fill slice_backward select_backward constant_pad_nd fill zero unfold where relu
+    embedding index_select gather index tril triu flip roll repeat max_pool2d_with_indices lift_fresh_copy""".split()
+)
 # Any index of equal elements is right. Where these have their argument dim:
 _OF_EQUALS = {
     "aten::sort": 1,
@@ -41,6 +47,7 @@ _OF_EQUALS = {
     "aten::median.dim": 1,
     "aten::nanmedian.dim": 1,
 }
+_SORTED = 4  # topk's argument
 _ADDED = frozenset("addmm baddbmm addmv convolution".split())  # the sum is rounded once more
 
 
@@ -242,13 +249,16 @@ def rules_for(op: str, operators: dict[str, Any]) -> dict[str, Any]:
     known = next((name for name in (op, plain + (f".{overload}" if overload else "")) if name in operators), "")
     rules = {key: value for key, value in operators[known].rules.items() if key != "terms"} if known else {}
     if op in _OF_EQUALS:
-        rules["settle"] = functools.partial(_what_is_there, _OF_EQUALS[op])
+        rules["settle"] = functools.partial(_what_is_there, op, _OF_EQUALS[op])
     return rules
 
 
-def _what_is_there(place: int, args: Any, outputs: Any) -> list[torch.Tensor]:
+def _what_is_there(op: str, place: int, args: Any, outputs: Any) -> list[torch.Tensor]:
     """Of values and their indices: what is at the indices, and whether each is another."""
     values, indices = outputs
+    if op == "aten::topk" and len(args) > _SORTED and not args[_SORTED]:  # in any order
+        values, order = values.sort(args[place])
+        indices = indices.gather(args[place], order)
     source, dim = args[0], args[place] if place < len(args) else -1
     if indices.dim() < source.dim():
         indices = indices.unsqueeze(dim)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from torch_fl import _json
-from torch_fl.observe import running
+from torch_fl._files import write_whole
+from torch_fl._words import counted
 from torch_fl.observe.align.judge import LADDER, Verdict
 from torch_fl.observe.align.layers import Layer
 from torch_fl.observe.align.operators import Call, Op
@@ -86,9 +87,11 @@ class AlignReport:
             return f"first diverging: layer {name} ({layer.kind}), {layer.phase}: {layer.judgement.reason}"
         if not self._judged:
             return "nothing was compared: the model calls no operator on the chip that can be judged"
-        calls, left = sum(op.calls for op in self._judged), len(self.ops) - len(self._judged)
-        rest = f"; {left} operators could not be judged" if left else ""
-        return f"aligned: {calls} calls of {len(self._judged)} operators differ from the CPU by rounding alone{rest}"
+        calls = counted(sum(op.calls for op in self._judged), "call")
+        left = len(self.ops) - len(self._judged)
+        rest = f"; {counted(left, 'operator')} could not be judged" if left else ""
+        operators = counted(len(self._judged), "operator")
+        return f"aligned: {calls} of {operators}, off the CPU's results by rounding alone{rest}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
@@ -112,13 +115,13 @@ class AlignReport:
 
     def to_json(self, path: str | Path) -> None:
         """Write `as_dict` to a file; infinity and NaN, which JSON lacks, are the texts ``"inf"`` and ``"nan"``."""
-        running.write_whole(Path(path), _json.text(self.as_dict()) + "\n")
+        write_whole(Path(path), _json.text(self.as_dict()) + "\n")
 
     def to_html(self, path: str | Path) -> None:
         """Write a page that stands alone."""
         from torch_fl.observe.align.page import render
 
-        running.write_whole(Path(path), render(self))
+        write_whole(Path(path), render(self))
 
     def __str__(self) -> str:
         return self.conclusion()

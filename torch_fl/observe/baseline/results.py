@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from torch_fl.observe import running
+from torch_fl._files import write_whole
 from torch_fl.observe.baseline.parsing import (
     BadResults,
     Count,
@@ -42,6 +42,7 @@ class Kind(str, enum.Enum):
 SERIES = {Kind.KERNEL: "device_ns", Kind.MODEL: "total_ns", Kind.COPY: "total_ns", Kind.LAUNCH: "host_ns"}
 
 
+NO_TIMES, TOO_SHORT = "no times", "times of 0 ns"
 FEWEST_PAIRS = 8  # that a comparison can have without alpha being large
 
 
@@ -103,6 +104,14 @@ class CaseResult(Part):
     def series(self) -> str:
         """The name of the time that counts for this kind of case."""
         return SERIES[self.kind]
+
+    @property
+    def untimed(self) -> str:
+        """Why its times cannot be compared with others; "" if they can. Nothing is a multiple of 0 ns."""
+        if not self.rounds:
+            return NO_TIMES
+        shortest = min(time for round in self.rounds for time in (*getattr(round, self.series), *round.loop_ns))
+        return "" if shortest else TOO_SHORT
 
     def samples(self, series: str = "") -> list[float]:
         """Return all samples of a time (default: the one that counts), nanoseconds."""
@@ -210,7 +219,7 @@ class Results(Part):
     def write(self, file: Path) -> None:
         """Write the results as JSON."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        running.write_whole(file, json.dumps(self.model_dump(mode="json"), allow_nan=False) + "\n")
+        write_whole(file, json.dumps(self.model_dump(mode="json"), allow_nan=False) + "\n")
 
 
 def read(file: Path) -> Results:

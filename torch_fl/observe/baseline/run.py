@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from torch_fl._exits import ended
 from torch_fl.observe.baseline.results import FORMAT, Kind, Results, rounds_of
 
 
@@ -104,14 +104,14 @@ class _Collector:
         while True:
             skip = [name for name, case in self._cases.items() if case.get("error")]
             self._forget(number)
-            ended, during = self._attempt(number, skip)
-            if not ended:
+            how, during = self._attempt(number, skip)
+            if not how:
                 return
             if during is None:
-                raise BenchError(f"a measuring process did not start: {ended}")
+                raise BenchError(f"a measuring process did not start: {how}")
             if during in skip:
-                raise BenchError(f"the measuring process ended in {during}, which it was to leave out: {ended}")
-            self._cases[during]["error"] = ended.splitlines()[0]
+                raise BenchError(f"the measuring process ended in {during}, which it was to leave out: {how}")
+            self._cases[during]["error"] = how.splitlines()[0]
 
     def _forget(self, number: int) -> None:
         """Drop what a process that ended early had measured: it starts anew."""
@@ -138,7 +138,7 @@ class _Collector:
                 return "", None
             log.seek(0)
             tail = "\n".join(log.read().decode(errors="replace").splitlines()[-8:])
-        how = f"crash: {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        how = f"crash: {ended(status)}" if status < 0 else ended(status)
         return f"{how}\n{tail}", during
 
     def _take(self, message: dict[str, Any], during: str | None) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from torch_fl._words import counted
 from torch_fl.observe.baseline.results import Results
 from torch_fl.observe.compare import accuracy, files, operators
 from torch_fl.observe.compare import speed as speeds
@@ -80,7 +81,7 @@ def _too_few(speed: Speed | None) -> Iterator[str]:
     """Tell which cases have too few pairs, where others have enough."""
     if speed is not None and speed.tested:
         for row in speed.unjudged:
-            yield f"{row.name}: {row.pairs} pairs of times, {speed.pairs_needed} are needed for this alpha"
+            yield f"{row.name}: {counted(row.pairs, 'pair')} of times, {speed.pairs_needed} needed for this alpha"
 
 
 def _speed_changes(speed: Speed | None) -> list[Change]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
-from torch_fl.observe.baseline.results import Registered, Results, Route
+from torch_fl.observe.baseline.results import NO_TIMES, TOO_SHORT, Registered, Results, Route
 from torch_fl.observe.compare.result import Change, Direction, Subject
 
 # The best first. What is composed or decomposed runs on the chip, in more steps.
@@ -122,12 +122,13 @@ def failures(before: Results, after: Results) -> Iterator[Change]:
 
 
 def without_times(before: Results, after: Results) -> Iterator[str]:
-    """Tell of cases that did not fail, and yet have no times in one of the runs."""
+    """Tell of cases that did not fail, and yet have no times to compare in one of the runs."""
     runs = [{case.name: case for case in results.cases if not case.error} for results in (before, after)]
     for name in sorted(runs[0].keys() & runs[1].keys()):
-        missing = [word for word, cases in zip(("before", "after"), runs, strict=True) if not cases[name].rounds]
-        if missing:
-            yield f"{name}: no times {' and '.join(missing)}"
+        for why in (NO_TIMES, TOO_SHORT):
+            sides = [word for word, of in zip(("before", "after"), runs, strict=True) if of[name].untimed == why]
+            if sides:
+                yield f"{name}: {why} {' and '.join(sides)}"
 
 
 def gone(before: Results, after: Results) -> list[str]:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from torch_fl._words import counted
 from torch_fl.observe.baseline.table import duration
 from torch_fl.observe.compare.result import Change, Comparison, Direction, Speed, SpeedRow
 from torch_fl.observe.compare.statistics import MOST_FLIPS
@@ -88,7 +89,7 @@ def why_untested(speed: Speed) -> str:
         return f"no number of pairs can give a p as small as this alpha (at least {1 / MOST_FLIPS:.2g} is possible)"
     most = max(row.pairs for row in speed.rows)
     return (
-        f"{most} pairs are too few, {speed.pairs_needed} are needed for this alpha; run bench with more --processes, "
+        f"too few pairs: {most}, {speed.pairs_needed} are needed for this alpha; run bench with more --processes, "
         "or compare with a larger --alpha"
     )
 
@@ -107,7 +108,12 @@ def _cells(change: Change) -> tuple[str, ...]:
 def _time_cells(row: SpeedRow, speed: Speed) -> tuple[str, ...]:
     times = duration(row.before_ns), duration(row.after_ns), f"{row.ratio - 1:+.1%}"
     if row.p is None or row.detectable is None:
-        return row.name, *times, "", f"{row.pairs} pairs" + (f" of {speed.pairs_needed}" if speed.pairs_needed else "")
+        return (
+            row.name,
+            *times,
+            "",
+            f"{row.pairs} of {speed.pairs_needed} pairs" if speed.pairs_needed else counted(row.pairs, "pair"),
+        )
     return row.name, *times, _chance(row.p), f"{row.detectable - 1:+.0%}" if row.detectable < _HUGE else "nothing"
 
 

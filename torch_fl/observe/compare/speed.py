@@ -72,7 +72,7 @@ def compare(before: Results, after: Results, options: Options) -> Speed | None:
 
 
 def _ran(case: CaseResult) -> bool:
-    return bool(case.rounds) and not case.error
+    return not case.error and not case.untimed
 
 
 def _processes(results: Results) -> int:
@@ -105,7 +105,7 @@ def _best(case: CaseResult, by_process: bool, samples: _Samples) -> dict[_Pair, 
     found: dict[_Pair, float] = {}
     for index, round in enumerate(case.rounds):
         pair = (round.process, -1 if by_process else round.round)
-        best = math.log(max(min(samples(case, index)), 1e-3))
+        best = math.log(min(samples(case, index)))
         found[pair] = min(found.get(pair, best), best)
     return found
 

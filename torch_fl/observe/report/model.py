@@ -59,7 +59,7 @@ def step(module: torch.nn.Module, positional: tuple[Any, ...], named: dict[str, 
 def main(target: str, output: str, device: str, steps: str) -> int:
     """Write the report's data; the process that ``torch-fl report`` starts."""
     import torch_fl
-    from torch_fl.observe.running import write_whole
+    from torch_fl._files import write_whole
 
     if device:
         torch_fl.set_preferred_device(device)
