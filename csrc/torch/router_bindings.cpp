@@ -5,6 +5,7 @@
 #include <torch/csrc/jit/python/pybind_utils.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 
 #include "decompose.h"
@@ -191,6 +192,8 @@ double bench_allocation(int64_t count, uint64_t bytes) {
   return runs[16];
 }
 
+std::atomic<uint64_t> g_counter_resets{0};  // so that differences of counters know that they began anew
+
 }  // namespace
 
 void bind_router(py::module_& m) {
@@ -202,7 +205,11 @@ void bind_router(py::module_& m) {
   m.def("set_policy", &set_policy, py::arg("op"), py::arg("policy"));
   m.def("clear_cache", &clear_plans);
   m.def("counters", &counters);
-  m.def("reset_counters", &reset_counters);
+  m.def("reset_counters", [] {
+    reset_counters();
+    ++g_counter_resets;
+  });
+  m.def("counter_resets", [] { return g_counter_resets.load(); });
   m.def("query", &query, py::arg("op"));
   m.def("registered_ops", &registered_ops);
   m.def("set_unsupported_error", [](py::object type) {

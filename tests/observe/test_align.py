@@ -127,6 +127,22 @@ def test_layers_are_measured_by_what_rounding_does(monkeypatch: pytest.MonkeyPat
     assert [set(one.most) for one in spreads] == [{"output 0", "grad of input 0", "grad of weight", "grad of bias"}] * 2
 
 
+def test_what_cancels_to_nothing_has_no_relative_error() -> None:
+    """The gradient of a bias in front of a normalisation is zero, and what rounding leaves of it is no accuracy."""
+    signs = torch.tensor([1.0, -1.0]).repeat(500)
+    grads = torch.rand(500, generator=torch.Generator().manual_seed(0)).repeat_interleave(2) * signs + 1e-9
+    case = case_of("aten::sum", grads)
+    reference = reference_of(case)
+    assert reference is not None
+    found = judge({"output 0": reference.expected["output 0"] + 1e-6}, reference)
+    assert found.verdict is Verdict.NOISE
+    assert found.chip.max_abs > 0
+    assert (found.chip.max_rel, found.chip.nmse, found.chip.ulp, found.chip.rtol) == (0, 0, 0, 0)
+    wrong = judge({"output 0": torch.tensor(3.0)}, reference)
+    assert wrong.verdict is Verdict.WRONG
+    assert wrong.chip.nmse > 1
+
+
 def test_rounding_moves_what_operators_work_out_and_nothing_else() -> None:
     x = torch.ones(64, dtype=torch.float64)
     with layers.Rounding(2.0**-8, seed=0):
@@ -357,6 +373,28 @@ class Odd(nn.Module):
         x = torch.utils.checkpoint.checkpoint(self.block, x, use_reentrant=False)
         wave = torch.fft.rfft(x).abs().sum()
         return F.binary_cross_entropy(x.sigmoid(), torch.full_like(x, 0.3)) + wave
+
+
+class Speech(nn.Module):
+    """Lengths of sequences on the CPU, where a loader leaves them."""
+
+    def __init__(self, named: bool) -> None:
+        super().__init__()
+        self.head, self.named = nn.Linear(6, 6), named
+
+    def forward(self, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        chances, lengths = self.head(x).log_softmax(-1), (torch.tensor([12, 10]), torch.tensor([4, 3]))
+        if self.named:
+            return torch.ctc_loss(chances, targets, input_lengths=lengths[0], target_lengths=lengths[1], reduction=1)
+        return F.ctc_loss(chances, targets, *lengths)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_lengths_of_the_cpu_stay_there(named: bool) -> None:
+    torch.manual_seed(0)
+    report = torch_fl.align(Speech(named), (torch.randn(12, 2, 6), torch.randint(1, 6, (2, 4))), precision=False)
+    assert report.ok, report.conclusion()
+    assert "aten::_ctc_loss" in [op.op for op in report.ops]  # as without a dispatch mode
 
 
 def test_what_is_right_and_odd_raises_no_alarm() -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+from torch_fl import _load
 from torch_fl._context import reusable
 from torch_fl.routing.counters import CallCount, Counters, counters
 
@@ -26,11 +27,11 @@ _SUMS = ("calls", "bytes", "syncs", "ns", "conversions")
 
 
 def difference(after: Counters, before: Counters) -> Iterator[CallCount]:
-    """Yield what was counted between the two. Counters that were reset meanwhile count from there."""
+    """Yield what was counted between the two."""
     earlier = {_key(row): row for row in before}
     for row in after:
         old = earlier.get(_key(row))
-        if old is not None and row.calls >= old.calls:
+        if old is not None:
             row = replace(row, **{name: max(0, getattr(row, name) - getattr(old, name)) for name in _SUMS})
         if row.calls:
             yield row
@@ -42,10 +43,11 @@ def profile_dispatch() -> Iterator[DispatchProfile]:
 
     Costs nothing beyond the counters, which always run: ``torch_fl.profiler.profile()`` tells more, and times.
     """
-    profile = DispatchProfile()
-    before, start = counters(), time.monotonic_ns()
+    core, profile = _load.core(), DispatchProfile()
+    resets, before, start = core.counter_resets(), counters(), time.monotonic_ns()
     try:
         yield profile
     finally:
         profile.wall_ns = time.monotonic_ns() - start
-        profile.extend(difference(counters(), before))
+        # Counters that were reset meanwhile count from there.
+        profile.extend(difference(counters(), before if core.counter_resets() == resets else Counters()))

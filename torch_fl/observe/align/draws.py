@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
@@ -19,8 +21,41 @@ def draws_numbers(func: Any, args: Any, kwargs: Any) -> bool:
     return True
 
 
+class _PlainLengths(TorchFunctionMode):
+    """Gives ctc_loss its lengths as numbers.
+
+    Given tensors, PyTorch makes numbers of them itself, but not while a dispatch mode is on: then it calls an operator
+    that it otherwise never calls on this device, and divides by lengths of the CPU on the device, which is an error.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function."""
+        named = dict(kwargs or {})
+        if func in (functional.ctc_loss, torch.ctc_loss):
+            args = [_numbers(value) if i in (2, 3) else value for i, value in enumerate(args)]
+            named |= {key: _numbers(named[key]) for key in ("input_lengths", "target_lengths") if key in named}
+        return func(*args, **named)
+
+
+def _numbers(value: Any) -> Any:
+    return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
 class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A mode whose handler Dynamo may look at: to tell it not to would import it, which takes seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._lengths = _PlainLengths()
+
+    def __enter__(self) -> Watching:
+        super().__enter__()  # type: ignore[no-untyped-call]
+        self._lengths.__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._lengths.__exit__(*error)  # type: ignore[no-untyped-call]
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

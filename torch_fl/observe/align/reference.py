@@ -216,20 +216,21 @@ def tolerance(reference: Reference, name: str, unit_of_sums: float) -> torch.Ten
     unit = unit_roundoff(reference.expected[name].dtype)
     size, own = _finite(exact.abs()), _finite((expected - exact).abs())
     spread = reference.spread.get(name, torch.zeros_like(size))
-    spread = spread + _rms(spread)
+    spread = spread + root_mean_square(spread)
     info = torch.finfo(reference.expected[name].dtype)
     noise = reference.roundings * spread + info.tiny * info.eps * 4
     order = unit_of_sums * math.sqrt(reference.terms)
     if reference.linear:
-        rounded = size + (_rms(size) if reference.added else 0.0)
+        rounded = size + (root_mean_square(size) if reference.added else 0.0)
         return noise + 1.01 * unit * rounded + 2 * own + 4 * order * reference.size.get(name, size)
     if reference.statistic:
-        noise = noise + 4 * order * (size + _rms(size))
+        noise = noise + 4 * order * (size + root_mean_square(size))
     worst = own.max() if own.numel() else 0.0
     return noise + reference.roundings * unit * size + 4 * worst
 
 
-def _rms(tensor: torch.Tensor) -> float:
+def root_mean_square(tensor: torch.Tensor) -> float:
+    """Return the typical magnitude of the elements of a real tensor; 0 of an empty one."""
     return float(tensor.square().mean().sqrt()) if tensor.numel() else 0.0
 
 
