@@ -21,27 +21,16 @@ OPERATORS = ["add.Tensor", "mul.Tensor", "relu", "sum", "mm"]
 
 def main() -> None:
     options = common.arguments(__doc__)
-    import torch
-
-    import torch_fl
-    from torch_fl import _C
-
     common.pin_threads()
     cpu, fl = bench_small_ops.cases("cpu"), bench_small_ops.cases("fl")
     for call in fl.values():
         call()
+    from torch_fl import _C
+
     for operator in OPERATORS:
         _C.route_boxed(operator)
-    rows = []
-    for name in cpu:
-        torch_fl.reset_counters()
-        times = common.interleave(
-            {"cpu": cpu[name], "fl": fl[name]}, options.repeats, settle=torch.accelerator.synchronize
-        )
-        routes = ",".join(torch_fl.counters().by("route"))
-        detail = f"fl {common.median(times['fl']):.0f} ns, cpu {common.median(times['cpu']):.0f} ns, route {routes}"
-        rows.append(common.Row(name, common.ratio(times, "fl", "cpu"), "x cpu", TARGET, detail))
-    common.finish("boxed operators, sim inline against the stock CPU", rows, options)
+    made = bench_small_ops.rows(cpu, fl, options.repeats, TARGET)
+    common.finish("boxed operators, sim inline against the stock CPU", made, options)
 
 
 if __name__ == "__main__":

@@ -18,13 +18,14 @@ from benchmarks import common
 
 common.environment(SIMCHIP_INLINE="1")
 TARGET = 0.9
+Cases = dict[str, Callable[[], Any]]
 
 
-def cases(device: str) -> dict[str, Callable[[], Any]]:
+def cases(device: str) -> Cases:
     """The calls, each on tensors of `device`."""
     import torch
 
-    made: dict[str, Callable[[], Any]] = {}
+    made: Cases = {}
     for shape in ((1,), (4, 64)):
         x, y = torch.ones(shape, device=device), torch.ones(shape, device=device)
         for name, call in (
@@ -39,25 +40,30 @@ def cases(device: str) -> dict[str, Callable[[], Any]]:
     return made
 
 
-def main() -> None:
-    options = common.arguments(__doc__)
+def rows(cpu: Cases, fl: Cases, repeats: int, target: float) -> list[common.Row]:
+    """Time each case on both devices, in turn."""
     import torch
 
     import torch_fl
 
+    made = []
+    for name in cpu:
+        torch_fl.reset_counters()
+        times = common.interleave({"cpu": cpu[name], "fl": fl[name]}, repeats, settle=torch.accelerator.synchronize)
+        routes = ",".join(torch_fl.counters().by("route"))
+        detail = f"fl {common.median(times['fl']):.0f} ns, cpu {common.median(times['cpu']):.0f} ns, route {routes}"
+        made.append(common.Row(name, common.ratio(times, "fl", "cpu"), "x cpu", target, detail))
+    return made
+
+
+def main() -> None:
+    options = common.arguments(__doc__)
     common.pin_threads()
-    rows = []
     cpu, fl = cases("cpu"), cases("fl")
     for name in cpu:
         cpu[name](), fl[name]()  # the first call plans, and may load PyTorch's Python shape rules: not what is timed
-        torch_fl.reset_counters()
-        times = common.interleave(
-            {"cpu": cpu[name], "fl": fl[name]}, options.repeats, settle=torch.accelerator.synchronize
-        )
-        routes = ",".join(torch_fl.counters().by("route"))
-        detail = f"fl {common.median(times['fl']):.0f} ns, cpu {common.median(times['cpu']):.0f} ns, route {routes}"
-        rows.append(common.Row(name, common.ratio(times, "fl", "cpu"), "x cpu", TARGET, detail))
-    common.finish("small operators, sim inline against the stock CPU", rows, options)
+    made = rows(cpu, fl, options.repeats, TARGET)
+    common.finish("small operators, sim inline against the stock CPU", made, options)
 
 
 if __name__ == "__main__":

@@ -430,8 +430,15 @@ const fl_kernel* PythonChip::row_on_demand(const Entry& entry) {
 
 // ---- The rows' functions ------------------------------------------------------------------------------------------
 
-/// An exception of the adapter leaves as it is: it names the backend and the operator, and has its cause.
-fl_status run_kernel(const fl_call* call) {
+fl_status declined(const std::string& reason) {
+  runtime::set_plugin_message(FL_UNSUPPORTED, reason.c_str());
+  return FL_UNSUPPORTED;
+}
+
+/// Ask the adapter, whose answer `status` reads. Its exceptions leave as they are: they name the backend and the
+/// operator, and have their cause.
+template <class Status>
+fl_status ask(const fl_call* call, const char* method, Status status) {
   const Operator& op = *static_cast<const Operator*>(call->kernel->user_data);
   if (interpreter_gone()) return no_interpreter();
   const Depth depth(op);
@@ -439,32 +446,22 @@ fl_status run_kernel(const fl_call* call) {
   const py::error_scope error_of_the_caller;
   try {
     Arguments a = arguments_of(op, *call);
-    const py::object done =
-        op.chip.adapter(call->device_index).attr("run")(py::handle(op.py_name), a.tensors, a.params, a.outs);
-    if (done.ptr() == Py_True) return FL_OK;
-    runtime::set_plugin_message(FL_UNSUPPORTED, "dispatch() returned None");
-    return FL_UNSUPPORTED;
+    return status(
+        op.chip.adapter(call->device_index).attr(method)(py::handle(op.py_name), a.tensors, a.params, a.outs));
   } catch (py::error_already_set& error) {
     throw taken_error(error);
   }
 }
 
+fl_status run_kernel(const fl_call* call) {
+  return ask(call, "run", [](const py::object& done) {
+    return done.ptr() == Py_True ? FL_OK : declined("dispatch() returned None");
+  });
+}
+
 fl_status supports_call(const fl_call* call) {
-  const Operator& op = *static_cast<const Operator*>(call->kernel->user_data);
-  if (interpreter_gone()) return no_interpreter();
-  const Depth depth(op);
-  const py::gil_scoped_acquire gil;
-  const py::error_scope error_of_the_caller;
-  try {
-    Arguments a = arguments_of(op, *call);
-    const py::object reason =
-        op.chip.adapter(call->device_index).attr("supports")(py::handle(op.py_name), a.tensors, a.params, a.outs);
-    if (reason.is_none()) return FL_OK;
-    runtime::set_plugin_message(FL_UNSUPPORTED, reason.cast<std::string>().c_str());
-    return FL_UNSUPPORTED;
-  } catch (py::error_already_set& error) {
-    throw taken_error(error);
-  }
+  return ask(call, "supports",
+             [](const py::object& reason) { return reason.is_none() ? FL_OK : declined(reason.cast<std::string>()); });
 }
 
 // ---- Registering --------------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def test_a_changed_report_is_refused(faulty_run: tuple[str, int, Path], tmp_path
 def test_filters_choose_operators_and_a_sound_choice_succeeds(faulty: Path) -> None:
     result = check(str(faulty.parent) + "/", "--ops", "re*", "--dtypes", "float32", "-v")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "1 STRICT (operators with types; 1 operators)" in result.stdout
+    assert "1 STRICT (operators with types; 1 operator)" in result.stdout
 
 
 def test_without_guards_an_overwriting_kernel_goes_unseen(faulty: Path) -> None:

@@ -78,7 +78,7 @@ for text in ("npux", "np", "NPU", ":0", ""):
     assert "npu or" not in error(lambda: torch.device(text)), text
 assert torch.device("cpu").type == "cpu" and torch.device("cuda:3").index == 3
 assert "torch.npu" in error(lambda: torch.npu.nothing_of_that_kind)
-assert "npu has 1 devices" in error(lambda: torch.npu.set_device(1))
+assert "npu has 1 device" in error(lambda: torch.npu.set_device(1))
 assert "expected a device of npu" in error(lambda: torch.npu.synchronize("cpu"))
 """
     )

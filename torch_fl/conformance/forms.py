@@ -66,7 +66,9 @@ def _out(case: Case, outputs: list[Any]) -> Iterator[Case]:
         if len(outs) != len(outputs) or not all(isinstance(value, torch.Tensor) for value in outputs):
             continue
         kwargs = {key: value for key, value in case.kwargs.items() if key in _names(sibling)}
-        kwargs.update((out, torch.zeros_like(value)) for out, value in zip(outs, outputs, strict=True))
+        # Of an output that is ignored the shape may be another, too: one without elements may be resized.
+        empty = [value.new_empty(0) if i in case.ignore else torch.zeros_like(value) for i, value in enumerate(outputs)]
+        kwargs.update(zip(outs, empty, strict=True))
         yield dataclasses.replace(case, form="out=", target=name, kwargs=kwargs)
 
 
