@@ -178,7 +178,7 @@ size_t Records::room_for_subjects(size_t capacity) noexcept { return std::max<si
 uint32_t Records::intern(uint32_t recording, Subject subject) {
   const size_t hash = hash_of(subject);
   const std::lock_guard lock(state_->mutex);
-  if (running() != recording) return 0;
+  if (recording == 0 || running() != recording) return 0;
   if (const uint32_t number = state_->find(subject, hash)) return number;
   if (!state_->simplify(subject)) return state_->insert(std::move(subject), hash);
   const size_t simpler = hash_of(subject);
@@ -190,7 +190,7 @@ uint32_t Records::rerouted(uint32_t recording, uint32_t number, const std::strin
   Subject subject;
   {
     const std::lock_guard lock(state_->mutex);
-    if (running() != recording) return 0;
+    if (recording == 0 || running() != recording) return 0;
     subject = state_->result.subjects[number];
   }
   subject.route = route;

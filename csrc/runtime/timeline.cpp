@@ -140,6 +140,7 @@ class Hub {
   void each_started(F&& f);
   void start_opened();
   bool start(Device& device);
+  bool start_table(Device& device, Track& track);
   void stop(Track& track);
   void flush(Track& track);
   void flush_locked(Track& track, std::vector<DeviceEvent>& events);
@@ -242,13 +243,21 @@ bool Hub::take_pair(Device& device, Track& track, int tries) {
   return true;
 }
 
-/// False: the device has no times to give.
+/// False: the device has no times to give. Threads that come meanwhile wait: what they enqueue is to be told, too.
 bool Hub::start(Device& device) {
   Track& track = track_of(device);
   const std::lock_guard lock(track.mutex);
   if (track.started.load(std::memory_order_relaxed)) return true;
   if (track.refused.load(std::memory_order_relaxed) || !observed_by(kTimeline)) return false;
-  track.refused.store(true, std::memory_order_relaxed);
+  const bool tells = start_table(device, track);
+  if (tells) track.device = &device;
+  track.refused.store(!tells, std::memory_order_relaxed);
+  track.started.store(tells, std::memory_order_release);
+  return tells;
+}
+
+/// Needs the track's lock.
+bool Hub::start_table(Device& device, Track& track) {
   if (!device.chip.has_profiler) {
     if (device.chip.has_streams) {
       problem("the chip " + device.chip.name +
@@ -263,9 +272,6 @@ bool Hub::start(Device& device) {
     if (device.usable()) call(device, "stopping its profiler", table.stop);
     return false;
   }
-  track.device = &device;
-  track.refused.store(false, std::memory_order_relaxed);
-  track.started.store(true, std::memory_order_release);
   return true;
 }
 

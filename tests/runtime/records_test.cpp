@@ -167,6 +167,21 @@ TEST(RecordsTest, RecordingsComeAndGoWhileThreadsRecord) {
   EXPECT_GT(seen, 0u);
 }
 
+TEST(RecordsTest, NothingIsInternedBetweenRecordings) {
+  Records& records = Records::get();
+  EXPECT_EQ(records.intern(0, subject("aten::add")), 0u);
+  EXPECT_EQ(records.rerouted(0, 0, "host", "no kernel"), 0u);
+  const uint32_t recording = records.start(4);
+  EXPECT_EQ(records.intern(0, subject("aten::add")), 0u);
+  const uint32_t add = records.intern(recording, subject("aten::add"));
+  EXPECT_EQ(add, 1u);
+  records.add(record(1, add), recording, 1);
+  const Recorded recorded = stop();
+  ASSERT_EQ(recorded.size(), 1u);
+  EXPECT_EQ(recorded.subject(recorded[0]).op, "aten::add");
+  EXPECT_EQ(records.intern(recording, subject("aten::add")), 0u);
+}
+
 TEST(RecordsTest, WhatCallsHaveInCommonIsKeptOnce) {
   const uint32_t recording = Records::get().start(4);
   Records& records = Records::get();

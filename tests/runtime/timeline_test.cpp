@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <set>
 #include <thread>
 
 #include "fake_chip.h"
@@ -24,6 +26,7 @@ struct FakeProfiler {
   static inline thread_local uint64_t correlation = 0;
   static inline std::mutex mutex;
   static inline std::atomic<int> starts{0}, stops{0}, flushes{0}, correlations{0};
+  static inline std::function<void()> while_starting = [] {};
   static inline double rate = 1.0;
   static inline int64_t epoch = 5'000'000'000;
   static inline fl_status start_status = FL_OK, flush_status = FL_OK, clock_status = FL_OK;
@@ -35,6 +38,7 @@ struct FakeProfiler {
 
   static void reset() {
     for (auto* count : {&starts, &stops, &flushes, &correlations}) *count = 0;
+    while_starting = [] {};
     rate = 1.0;
     start_status = flush_status = clock_status = FL_OK;
     done.clear();
@@ -44,6 +48,7 @@ struct FakeProfiler {
   }
   static fl_status start(fl_device) {
     ++starts;
+    while_starting();
     return start_status;
   }
   static fl_status stop(fl_device) {
@@ -335,6 +340,25 @@ TEST_F(TimelineTest, EventsThatAreNoneAreLeftOut) {
   ASSERT_EQ(result.events.size(), 2u);
   EXPECT_EQ(result.problems.size(), 1u);
   for (const DeviceEvent& event : result.events) EXPECT_LE(event.start_ns, event.end_ns);
+}
+
+TEST_F(TimelineTest, WhoComesWhileTheProfilerStartsIsToldOf) {
+  TimelineListener listener(kinds(bit_of(EventKind::kCopy)));
+  const auto copy_of = [this](uint64_t id) {
+    const Correlation call(id);
+    fake.device(1).copy(0, 64, 128, 64, FL_COPY_HOST_TO_DEVICE);
+  };
+  std::thread other;
+  FakeProfiler::while_starting = [&] {
+    other = std::thread(copy_of, 2);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // enough for it to pass by, if it can
+  };
+  copy_of(1);
+  ASSERT_TRUE(other.joinable()) << "the device was in use before";
+  other.join();
+  std::set<uint64_t> calls;
+  for (const DeviceEvent& event : listener.stop().events) calls.insert(event.correlation);
+  EXPECT_EQ(calls, (std::set<uint64_t>{1, 2}));
 }
 
 TEST_F(TimelineTest, ManyThreadsAndListeners) {
