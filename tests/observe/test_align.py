@@ -22,14 +22,15 @@ from torch_fl.observe.align import layers
 from torch_fl.observe.align.judge import Verdict, judge, measure, tightest
 from torch_fl.observe.align.probes import changed_data, probes, resized
 from torch_fl.observe.align.reference import Reference, reference_of, results_of
+from torch_fl.observe.target import ModelError
 
 OPS = torch.ops.aten
 
 
-def case_of(op: str, *args: Any) -> Case:
+def case_of(op: str, *args: Any, named: dict[str, Any] | None = None) -> Case:
     from torch_fl.observe.align.capture import case_of
 
-    return case_of(op, (args, {}))
+    return case_of(op, (args, named or {}))
 
 
 def verdict(case: Case, found: torch.Tensor) -> Verdict:
@@ -503,6 +504,99 @@ def test_layers_under_autocast() -> None:
     report = torch_fl.align(Mixed(), torch.randn(3, 8), precision=False, probe=False)
     assert report.ok, report.conclusion()
     assert all(layer.verdict is not Verdict.UNJUDGED for layer in report.layers)
+
+
+class InAutocast(nn.Module):
+    """Normalised: devices differ in which operators they leave in float32, though not in what is right."""
+
+    def __init__(self, dtype: torch.dtype, *modules: nn.Module) -> None:
+        super().__init__()
+        self.inner, self.dtype = nn.Sequential(*modules), dtype
+
+    def forward(self, x: torch.Tensor) -> Any:
+        with torch.autocast(x.device.type, self.dtype):
+            return self.inner(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_may_leave_other_operators_in_float32_than_on_the_cpu(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = InAutocast(dtype, nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 4), nn.LogSoftmax(-1))
+    report = torch_fl.align(model, torch.randn(3, 8), precision=False, probe=False)
+    assert report.ok, report.conclusion()
+    assert {layer.verdict for layer in report.layers} <= {Verdict.EXACT, Verdict.NOISE}
+
+
+class Made(nn.Module):
+    """Tensors made of nothing, and types without much arithmetic."""
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        here = {"device": x.device}
+        windows = [
+            torch.hann_window(400, **here),
+            torch.hamming_window(400, **here),
+            torch.blackman_window(400, **here),
+        ]
+        steps = torch.arange(0, 10, 0.1, **here), torch.linspace(-1, 1, 7, dtype=torch.bfloat16, **here)
+        return [*windows, *steps, x.to(torch.float8_e4m3fn).float()]
+
+
+def test_what_is_made_of_numbers_alone_is_rounded_too() -> None:
+    report = torch_fl.align(Made(), torch.randn(3, 4), precision=False)
+    assert report.ok, report.conclusion()
+    assert {op.op: op.dtype for op in report.ops}["aten::hann_window"] == "float32"
+
+
+def test_a_window_that_is_wrong_is_no_rounding() -> None:
+    reference = reference_of(case_of("aten::hann_window", 16))
+    assert reference is not None
+    assert judge({"output 0": torch.hann_window(16, periodic=False)}, reference).verdict is Verdict.WRONG
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.int16, torch.int64])
+def test_casts_that_c_leaves_open_are_not_judged(kind: torch.dtype) -> None:
+    source = torch.tensor([math.nan, math.inf, 1e30, -2.5])
+    for case in (
+        case_of("aten::_to_copy", source, named={"dtype": kind}),
+        case_of("aten::copy_", torch.zeros(4, dtype=kind), source),
+    ):
+        reference = reference_of(case)
+        assert reference is not None
+        name = next(iter(reference.expected))
+        for last, verdict in ((-2, Verdict.EXACT), (-3, Verdict.WRONG)):
+            assert judge({name: torch.tensor([1, 2, 3, last], dtype=kind)}, reference).verdict is verdict
+
+
+def test_heads_that_share_keys_stay_as_many() -> None:
+    query, key = torch.randn(1, 4, 4, 8), torch.randn(1, 2, 4, 8)
+    case = case_of("aten::_scaled_dot_product_flash_attention_for_cpu", query, key, key)
+    assert not [name for name, _ in probes(case) if name.startswith("size")]
+    case = case_of("aten::_scaled_dot_product_flash_attention_for_cpu", query, query, query)
+    assert "size 3 instead of 4" in [name for name, _ in probes(case)]
+
+
+def test_modules_inside_vmap_do_not_run_alone() -> None:
+    class Mapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            mapped: torch.Tensor = torch.vmap(lambda row: self.dense(row).sum())(x)
+            return mapped
+
+    report = torch_fl.align(Mapped(), torch.randn(4, 8), precision=False, probe=False)
+    assert report.ok, report.conclusion()
+    assert {layer.name for layer in report.layers} == {""}
+
+
+def test_what_cannot_be_moved_to_the_chip_is_the_users_mistake() -> None:
+    class Sparse(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.to_dense() * 2
+
+    with pytest.raises(ModelError, match=r"^moving the model and its inputs to fl:0 raised NotImplementedError"):
+        torch_fl.align(Sparse(), torch.eye(3).to_sparse())
 
 
 def test_a_device_that_is_no_chip_is_refused() -> None:

@@ -110,9 +110,11 @@ class Run:
 
         def leave(_: Any, args: Any, kwargs: Any, outputs: Any) -> None:
             seen = stack.pop()
+            tensors = [t for t in tensors_of(_plain(outputs)) if t.is_floating_point()]
+            if any(map(torch._C._functorch.is_functorch_wrapped_tensor, tensors)):
+                return  # what vmap() and the like pass through a module has no values outside
             seen.finished = True
             seen.draws = self.recorder.draws[seen.first_draw :]
-            tensors = [t for t in tensors_of(_plain(outputs)) if t.is_floating_point()]
             seen.outputs = [_on_cpu(t) for t in tensors]
             seen.gradients = [None] * len(tensors)
             for i, tensor in enumerate(tensors):
@@ -315,16 +317,26 @@ class Spread:
 
 
 def _judge(names: list[str], found: Any, expected: Any, wide: Any, spread: Spread) -> Judgement:
-    reference = Reference({name: expected[name] for name in names}, merged=True, spread=spread.most)
+    pairs = {name: _alike(found[name].detach().cpu(), expected[name]) for name in names if name in found}
+    mine = {name: pair[0] for name, pair in pairs.items()}
+    theirs = {name: pairs[name][1] if name in pairs else expected[name] for name in names}
+    reference = Reference(theirs, merged=True, spread=spread.most)
     if wide is not None:
         reference.wide = {name: wide[name] for name in names if _is_like(wide, name, expected[name])}
-    mine = {name: found[name].detach().cpu() for name in names if name in found}
     spread.draw(1)
     verdict = judge(mine, reference, whole=True)
     # What rounding seldom does, as to turn the sign of what ReLU is given, one run need not show.
     if verdict.verdict.bad and spread.draw(_RUNS):
         verdict = judge(mine, reference, whole=True)
     return verdict
+
+
+def _alike(found: torch.Tensor, expected: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two results in the narrower of their types: which operators autocast leaves in float32 differs by device."""
+    if found.dtype == expected.dtype or not (_is_real(found) and _is_real(expected)):
+        return found, expected
+    kind = max(found.dtype, expected.dtype, key=unit_roundoff)
+    return found.to(kind), expected.to(kind)
 
 
 def _is_like(found: dict[str, torch.Tensor], name: str, tensor: torch.Tensor) -> bool:
@@ -365,4 +377,6 @@ def _double(tensor: torch.Tensor) -> torch.Tensor:
 
 def _unit(seen: Seen) -> float:
     kinds = {t.dtype for t in (*tensors_of((seen.args, seen.kwargs)), *seen.outputs) if _is_real(t)}
+    if seen.autocast is not None:
+        kinds.add(seen.autocast)
     return max([unit_roundoff(kind) for kind in kinds], default=unit_roundoff(torch.float32))

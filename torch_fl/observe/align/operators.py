@@ -103,7 +103,7 @@ class OpJudge:
                     break
 
     def _row(self, seen: Observed) -> Op:
-        key = (seen.case.op, _dtype(seen.case))
+        key = (seen.case.op, _dtype(seen))
         if key not in self.ops:
             self.ops[key] = Op(*key, "", place=seen.place, case=str(seen.case))
         return self.ops[key]
@@ -119,7 +119,7 @@ class OpJudge:
         elements = sum(t.numel() for t in tensors_of((seen.case.args, seen.case.kwargs)))
         if elements > MOST_ELEMENTS or not elements:
             return False
-        known = self._probed.setdefault((seen.case.op, _dtype(seen.case)), set())
+        known = self._probed.setdefault((seen.case.op, _dtype(seen)), set())
         signature = str(seen.case)
         if signature in known or len(known) >= PROBED_KINDS:
             return False
@@ -197,7 +197,7 @@ class OpJudge:
             if argument.name in written or i >= len(answer.args):
                 continue
             for mine, theirs in zip(tensors_of(answer.args[i]), tensors_of(case.args[i]), strict=True):
-                if id(mine) not in ours and not torch.equal(mine.cpu().nan_to_num(0.0), theirs.nan_to_num(0.0)):
+                if id(mine) not in ours and not torch.allclose(mine.cpu(), theirs, rtol=0, atol=0, equal_nan=True):
                     return Judgement(Verdict.WRONG, f"the argument {argument.name}, which is only read, was changed")
         return judgement
 
@@ -248,14 +248,15 @@ def _host(results: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().cpu() for name, tensor in results.items()}
 
 
-def _dtype(case: Case) -> str:
+def _dtype(seen: Observed) -> str:
+    case = seen.case
     kinds = [t.dtype for t in tensors_of((case.args, case.kwargs))]
     floating = [kind for kind in kinds if kind.is_floating_point or kind.is_complex]
     target = [value for value in (*case.args, *case.kwargs.values()) if isinstance(value, torch.dtype)]
     names = [dtype_name(kind) for kind in (floating or kinds)[:1]]
     if target and base_name(case.op) == "_to_copy" and names:
         return f"{names[0]} to {dtype_name(target[0])}"
-    return names[0] if names else ", ".join(dtype_name(kind) for kind in target)
+    return names[0] if names else ", ".join(dict.fromkeys(dtype_name(t.dtype) for t in tensors_of(seen.answer.outputs)))
 
 
 def _joined(phase: str, place: Place) -> str:

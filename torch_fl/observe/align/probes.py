@@ -53,17 +53,24 @@ def _oblong(case: Case) -> tuple[int, int]:
 def _can_be_cut(case: Case, size: int, smaller: int) -> bool:
     """Whether a call is still one with a smaller size: kernels trust what they cannot see to be wrong.
 
-    Whole numbers may be indices into what is cut. Sizes and scales of interpolation must agree. Tensors that a forward
-    call saved have sizes that follow from the gradient's, such as four times a size of it: no other dimension may be
-    taken for one that is cut.
+    Whole numbers may be indices into what is cut. Sizes and scales of interpolation must agree, and so must the heads
+    of queries and keys where several of the former share one of the latter. Tensors that a forward call saved have
+    sizes that follow from the gradient's, such as four times a size of it: no other dimension may be taken for one that
+    is cut.
     """
-    if "upsample" in case.op:
-        return False
     tensors = list(tensors_of((case.args, case.kwargs)))
+    if "upsample" in case.op or _is_grouped(case, tensors):
+        return False
     whole = [t for t in tensors if t.dtype in (torch.int64, torch.int32) and t.numel()]
     if any(int(t.max()) >= smaller for t in whole):
         return False
     return not _is_derivative(case) or all(t.shape.count(size) <= tensors[0].shape.count(size) for t in tensors)
+
+
+def _is_grouped(case: Case, tensors: list[torch.Tensor]) -> bool:
+    """Whether several heads of queries share one of keys."""
+    query = 1 if _is_derivative(case) else 0
+    return "attention" in case.op and tensors[query].shape[1] != tensors[query + 1].shape[1]
 
 
 def _special(case: Case) -> int:
@@ -98,7 +105,7 @@ def _floating(case: Case) -> list[torch.Tensor]:
     seen: dict[int, torch.Tensor] = {}
     args = case.args[:1] if case.op == "aten::log_sigmoid_backward" else case.args
     for tensor in tensors_of((args, case.kwargs)):
-        if tensor.is_floating_point() and tensor.numel():
+        if tensor.is_floating_point() and tensor.numel() and tensor.itemsize > 1:  # float8 has no arithmetic
             seen[id(tensor)] = tensor
     return list(seen.values())
 

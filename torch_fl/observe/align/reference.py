@@ -65,6 +65,7 @@ class Reference:
     added: bool = False  # a sum to which something is added: rounded twice
     statistic: bool = False
     roundings: float = 4.0
+    undefined: torch.Tensor | None = None  # where C leaves open what a cast to whole numbers gives
     merged: bool = False  # NaN and infinity are one: which of them comes out depends on the order of sums
 
 
@@ -111,7 +112,7 @@ def reference_of(case: Case, plain: Case | None = None) -> Reference | None:
     if expected is None:
         return None
     base, outputs = base_name(case.op), results_of(case, expected)
-    reference = Reference(outputs, exact=case.exact, roundings=case.roundings)
+    reference = Reference(outputs, exact=case.exact, roundings=case.roundings, undefined=_undefined(case, outputs))
     if case.exact or not any(t.is_floating_point() or t.is_complex() for t in outputs.values()):
         return reference
     reference.linear, reference.statistic = base in _PRODUCTS or base in _SUMS, base in _STATISTICS
@@ -121,15 +122,30 @@ def reference_of(case: Case, plain: Case | None = None) -> Reference | None:
     return reference
 
 
+def _undefined(case: Case, outputs: dict[str, torch.Tensor]) -> torch.Tensor | None:
+    """Where a cast to whole numbers has no right result: of NaN, and of what the type cannot hold."""
+    base = base_name(case.op)
+    if base not in ("_to_copy", "copy") or not outputs:
+        return None
+    source, kind = case.args[1 if base == "copy" else 0], next(iter(outputs.values())).dtype
+    if not source.is_floating_point() or kind.is_floating_point or kind.is_complex or kind is torch.bool:
+        return None
+    whole, info = source.double().trunc(), torch.iinfo(kind)
+    inside: torch.Tensor = (whole >= float(info.min)) & (whole < float(info.max) + 1.0)
+    return ~inside
+
+
 def _add_wide(case: Case, expected: Answer, reference: Reference) -> None:
     wider = widened(dense(case))
+    if not list(tensors_of((case.args, case.kwargs))):  # linspace() and the like, whose type may be the default
+        wider = replace(wider, kwargs={**wider.kwargs, "dtype": torch.float64})
     answer = on_cpu(wider)
     if answer is None or len(answer.outputs) != len(expected.outputs):
         return
     middle = results_of(case, answer)
     if not _same_shapes(middle, reference.expected):
         return
-    if not _is_widest(case):
+    if not _is_widest(case, reference.expected):
         reference.wide = middle
     unit = sum_unit(case)
     for seed in range(2):
@@ -163,8 +179,9 @@ def _finite(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.nan_to_num(0.0, 0.0, 0.0)
 
 
-def _is_widest(case: Case) -> bool:
-    return all(t.dtype in (torch.float64, torch.complex128) for t in _floating(case))
+def _is_widest(case: Case, expected: dict[str, torch.Tensor]) -> bool:
+    tensors = _floating(case) or expected.values()
+    return all(t.dtype in (torch.float64, torch.complex128) for t in tensors)
 
 
 def _floating(case: Case) -> list[torch.Tensor]:

@@ -56,7 +56,7 @@ def align(
 
     Raises:
         ValueError: the device is no fl device.
-        ModelError: the model does not run on the CPU.
+        ModelError: the model does not run on the CPU, or cannot be moved to the chip.
     """
     target = torch.device(device)
     if target.type == "cpu" or target.type != torch.empty(0, device=target).device.type:
@@ -99,9 +99,12 @@ def _on_chip(
     report: AlignReport | None,
 ) -> Run:
     """Run the model on the chip, every call judged; random numbers are the CPU's."""
-    model = copy.deepcopy(original).to(device)
+    try:
+        model = copy.deepcopy(original).to(device)
+        moved = map_tensors(arguments, lambda t: t.clone().to(device))
+    except Exception as error:
+        raise broken(f"moving the model and its inputs to {device}", error) from error
     run, draws = Run(model), Draws(cpu.recorder.draws)
-    moved = map_tensors(arguments, lambda t: t.clone().to(device))
 
     def observe(seen: Any) -> None:
         progress(f"{seen.case.op} in {seen.place}")
