@@ -13,7 +13,7 @@ def write_whole(path: Path, text: str) -> None:
     if path.is_symlink() or (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
         _write_in_place(path, text)
         return
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:32]}.")  # names have 255 bytes at most
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)

@@ -163,10 +163,12 @@ def _umask() -> int:
     return mask
 
 
-def test_a_folder_change_and_closed_streams_do_no_harm(tmp_path: Path) -> None:
-    path = script(tmp_path, WORK + "import os, sys\nos.chdir('/')\nos.close(2)\n")
+@pytest.mark.parametrize("end", ["os.close(2)", "sys.stderr.close()", "sys.stderr = None"])
+def test_a_folder_change_and_closed_streams_do_no_harm(end: str, tmp_path: Path) -> None:
+    path = script(tmp_path, WORK + f"import os, sys\nos.chdir('/')\n{end}\n")
     done = command("run", "--summary", "here.json", path, cwd=tmp_path)
     assert done.returncode == 0
+    assert done.stdout == ""
     assert json.loads((tmp_path / "here.json").read_text())["routes"]["host"] == 1
 
 

@@ -38,8 +38,9 @@ def test_ends_of_processes(code: str, text: str, status: int) -> None:
     assert (ended(found), shell_status(found)) == (text, status)
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "a.txt"
+@pytest.mark.parametrize("name", ["a.txt", "a" * 255, "\N{SNOWMAN}" * 85])
+def test_a_file_is_written_whole_or_not_at_all(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / name
     write_whole(file, "one")
     assert file.read_text() == "one"
 

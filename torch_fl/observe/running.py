@@ -139,8 +139,7 @@ class _Watch:
             try:
                 job()
             except Exception as error:
-                with suppress(OSError, ValueError):  # stderr may be closed
-                    print(f"torch-fl run: {type(error).__name__}: {error}", file=sys.stderr)
+                _tell(f"torch-fl run: {type(error).__name__}: {error}\n")
 
     def _write_profile(self) -> None:
         if self.wishes.profile:
@@ -155,11 +154,16 @@ class _Watch:
     def _write_summary(self) -> None:
         found = summary.collect(self.wishes.program)
         if not self.wishes.quiet:
-            with suppress(OSError, ValueError):
-                sys.stderr.write(found.text())
-                sys.stderr.flush()
+            _tell(found.text())
         if self.wishes.summary:
             write_whole(Path(self.wishes.summary), json.dumps(found.as_dict(), indent=2) + "\n")
+
+
+def _tell(text: str) -> None:
+    """Write to stderr, which is the script's: it may be closed, or None."""
+    with suppress(Exception):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def _export(profile: Any, file: str) -> None:
