@@ -167,7 +167,7 @@ FUNCTION void attention(GLOBAL X* out, GLOBAL A* logsumexp, GLOBAL const X* q, G
       const i64 at = b * ob + h * oh + (first + r) * os;
       VECTOR_LOOP
       for (int d = 0; d < D; ++d) STORE_X(out, at + d, answer[r * ROUNDED + d] * share);
-      logsumexp[b * lb + h * lh + (first + r) * ls] = sum[r] == 0 ? -INF_F : top[r] + m_log(sum[r]);
+      logsumexp[b * lb + h * lh + (first + r) * ls] = sum[r] == 0 ? 0 : top[r] + m_log(sum[r]);
     }
   }
 }
@@ -210,7 +210,7 @@ FUNCTION void attention_rows(GLOBAL X* out, GLOBAL A* logsumexp, GLOBAL const X*
     }
     const A share = sum == 0 ? 0 : 1 / sum;
     for (int d = 0; d < D; ++d) STORE_X(out, b * ob + h * oh + query * os + d, answer[d] * share);
-    logsumexp[b * lb + h * lh + query * ls] = sum == 0 ? -INF_F : top + m_log(sum);
+    logsumexp[b * lb + h * lh + query * ls] = sum == 0 ? 0 : top + m_log(sum);
   }
 }
 #endif

@@ -151,7 +151,9 @@ std::tuple<Tensor, Tensor> streaming_forward(const Tensor& query, const Tensor& 
                                              std::optional<double> scale) {
   const auto all =
       fused_forward(query, repeated(key, query), repeated(value, query), mask, dropout_p, is_causal, false, scale);
-  return {std::get<0>(all), std::get<1>(all)};
+  const Tensor& sums = std::get<1>(all);
+  const Tensor unseen = sums == -std::numeric_limits<double>::infinity();  // no key at all: the CPU has 0 there
+  return {std::get<0>(all), sums.masked_fill(unseen, 0.0)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> streaming_backward(const Tensor& grad_out, const Tensor& query, const Tensor& key,

@@ -575,6 +575,71 @@ def test_heads_that_share_keys_stay_as_many() -> None:
     assert "size 3 instead of 4" in [name for name, _ in probes(case)]
 
 
+class State:
+    """What no walk through arguments finds."""
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x = x
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, state: State, device: torch.device) -> torch.Tensor:
+        scaled: torch.Tensor = self.dense(x) * state.x + torch.arange(8, device=device)
+        return scaled
+
+
+def test_layers_whose_arguments_cannot_be_moved_raise_no_alarm() -> None:
+    class Parent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Scaled()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            inner: torch.Tensor = self.inner(x, State(2 * x), x.device)
+            return inner
+
+    report = torch_fl.align(Parent(), torch.randn(4, 8), precision=False, probe=False)
+    assert report.ok, report.conclusion()
+    layers = {layer.name: layer for layer in report.layers if layer.phase == "forward"}
+    assert layers["inner"].verdict is Verdict.UNJUDGED
+    assert "alone, on the chip, it raises RuntimeError: Expected all tensors" in layers["inner"].judgement.reason
+    assert layers["inner.dense"].verdict in (Verdict.EXACT, Verdict.NOISE)
+
+
+def test_outputs_that_nothing_reads_have_no_gradient() -> None:
+    class Cells(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = nn.LSTMCell(8, 6)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden: torch.Tensor = self.cell(x)[0]
+            return hidden
+
+    report = torch_fl.align(Cells(), torch.randn(4, 8), precision=False, probe=False)
+    assert report.ok, report.conclusion()
+
+
+def test_queries_that_see_no_key_are_no_fault() -> None:
+    class Padded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            padding = torch.tensor([[False, False, True], [True, True, True]], device=x.device)
+            attended: torch.Tensor = self.attention(x, x, x, key_padding_mask=padding, need_weights=False)[0]
+            return attended
+
+    report = torch_fl.align(Padded(), torch.randn(2, 3, 8), precision=False)
+    assert report.ok, report.conclusion()
+    assert "aten::_scaled_dot_product_flash_attention_for_cpu" in [op.op for op in report.ops]
+
+
 def test_modules_inside_vmap_do_not_run_alone() -> None:
     class Mapped(nn.Module):
         def __init__(self) -> None:

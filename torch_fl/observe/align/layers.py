@@ -126,8 +126,9 @@ class Run:
         yield module.register_forward_hook(leave, with_kwargs=True)
 
 
-def _keep(gradients: list[torch.Tensor | None], i: int, gradient: torch.Tensor) -> None:
-    gradients[i] = _on_cpu(gradient)
+def _keep(gradients: list[torch.Tensor | None], i: int, gradient: torch.Tensor | None) -> None:
+    if gradient is not None:  # as of the last state of a recurrent cell, which nothing reads
+        gradients[i] = _on_cpu(gradient)
 
 
 def _on_cpu(tensor: torch.Tensor) -> torch.Tensor:
@@ -211,9 +212,9 @@ class LayerJudge:
         spread = Spread(lambda seed: self._moved(seen, seed) if wide is not None else None, wide or {})
         try:
             found = self._alone(self._chip, seen, lambda t: t.to(self._device))
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"[:300]
-            return [Layer(seen.name, seen.kind, "forward", Judgement(Verdict.WRONG, reason))]
+        except Exception as error:  # as where an argument is an object that holds tensors, or a device
+            reason = f"alone, on the chip, it raises {type(error).__name__}: {error}"[:300]
+            return [Layer(seen.name, seen.kind, "forward", Judgement(Verdict.UNJUDGED, reason))]
         layers = []
         for phase in ("forward", "backward"):
             names = [name for name in expected if name.startswith("grad") == (phase == "backward")]
