@@ -39,6 +39,10 @@ def alone():
 def number():
     return 5
 
+def packed():
+    from torch.nn.utils.rnn import pack_sequence
+    return torch.nn.GRU(8, 4), (pack_sequence([torch.randn(3, 8), torch.randn(2, 8)]),)
+
 class Known(Net):
     dummy_inputs = {"index": torch.randint(0, 2000, (32,))}
 
@@ -130,6 +134,12 @@ def test_of_a_model(folder: Path, target: str) -> None:
     assert (report.candidates[0].op, report.candidates[0].calls) == ("aten::index_select", 4)
     assert {row.layer for row in report.fallbacks} == {"lookup"}
     assert any(row.backward and row.layer == "head" for row in report.groups)
+
+
+def test_a_packed_sequence_keeps_its_sizes_on_the_host(folder: Path) -> None:
+    report, _, _ = reported(folder, "model.py:packed")
+    assert not report.failure
+    assert report.calls
 
 
 def test_on_a_device(folder: Path) -> None:

@@ -131,3 +131,17 @@ def _arguments(inputs: Any, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]
     if isinstance(inputs, dict):
         return (), inputs
     return (tuple(inputs), {}) if isinstance(inputs, (tuple, list)) else ((inputs,), {})
+
+
+def moved(inputs: Any, device: Any) -> Any:
+    """Return arguments on a device; those of packed sequences keep their sizes on the host."""
+    from torch import Tensor
+    from torch.nn.utils.rnn import PackedSequence
+    from torch.utils._pytree import tree_map
+
+    kinds = Tensor, PackedSequence
+    return tree_map(
+        lambda value: value.to(device) if isinstance(value, kinds) else value,
+        inputs,
+        is_leaf=lambda value: isinstance(value, kinds),
+    )

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
 
 from torch_fl._suggest import did_you_mean
 from torch_fl.observe.baseline import models, operators
 from torch_fl.observe.baseline.case import Case, Kind, Work, tensors
+from torch_fl.observe.target import moved
 
 SIZES = ("standard", "quick")
 # A module, and the positional and named arguments of a call.
@@ -117,7 +117,7 @@ def _placed(build: Build, device: torch.device) -> tuple[nn.Module, Callable[[],
     """Return a module on a device, its call, and the tensors that it reads."""
     module, args, named = build()
     module.to(device)
-    args, named = tree_map_only(Tensor, lambda t: t.to(device), (args, named))
+    args, named = moved((args, named), device)
     touched = (*module.parameters(), *module.buffers(), *tensors((args, named)))
     return module, lambda: module(*args, **named), touched
 

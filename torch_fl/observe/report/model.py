@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch_fl.observe.target import ModelError, load
+from torch_fl.observe.target import ModelError, load, moved
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +25,7 @@ def record(target: str, device: str, steps: int) -> Any:
 
     module, positional, named = load(target)
     module.to(device)
-    positional, named = torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: t.to(device), (positional, named))
+    positional, named = moved((positional, named), device)
     failure = ""
     for _ in range(WARM_UP):
         failure = failure or _guarded(module, positional, named)
