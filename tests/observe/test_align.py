@@ -567,6 +567,17 @@ def test_casts_that_c_leaves_open_are_not_judged(kind: torch.dtype) -> None:
             assert judge({name: torch.tensor([1, 2, 3, last], dtype=kind)}, reference).verdict is verdict
 
 
+def test_what_is_worked_out_need_not_be_equal_to_the_bit() -> None:
+    for case, exact in (
+        (case_of("aten::abs", torch.ones(2)), True),
+        (case_of("aten::abs", torch.ones(2, dtype=torch.complex64)), False),
+        (case_of("aten::arange.start_step", 0, 10, 2), True),
+        (case_of("aten::arange.start_step", 0.0, 10.0, 2.0), True),
+        (case_of("aten::arange.start_step", 0, 10, 0.1), False),
+    ):
+        assert case.exact is exact, case
+
+
 def test_heads_that_share_keys_stay_as_many() -> None:
     query, key = torch.randn(1, 4, 4, 8), torch.randn(1, 2, 4, 8)
     case = case_of("aten::_scaled_dot_product_flash_attention_for_cpu", query, key, key)

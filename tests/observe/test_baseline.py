@@ -56,6 +56,16 @@ class Crash(Net):
         return self.layer(x)
 def crash():
     return Crash(), torch.randn(4, 8)
+class Complex(torch.nn.Linear):
+    def forward(self, x):
+        return x.real.detach().argmax(), super().forward(x)
+def wide():
+    return Complex(8, 8, dtype=torch.complex64), torch.randn(4, 8, dtype=torch.complex64)
+class Chooses(Net):
+    def forward(self, x):
+        return self.layer(x).argmax(-1)
+def chooses():
+    return Chooses(), torch.randn(4, 8)
 def text():
     return "no module"
 def named():
@@ -153,6 +163,13 @@ def test_a_model_of_a_file_is_measured_and_its_host_share_told(
     assert {route.route for route in case.routes if route.op == "aten::poisson"} == {"host"}
     assert case.flops == 2 * 4 * 8 * 8
     assert case.memory_peak > 0
+
+
+def test_a_step_derives_the_first_result_that_has_a_gradient(models: Path) -> None:
+    found = baseline.run(model=f"{models}:wide", processes=1, repeats=1, samples=1)
+    assert [case.error for case in found.cases] == ["", ""]
+    found = baseline.run(model=f"{models}:chooses", processes=1, repeats=1, samples=1)
+    assert [case.error for case in found.cases] == ["", "ValueError: the model returned no tensor that has a gradient"]
 
 
 def test_a_case_that_raises_is_told_and_the_rest_goes_on(models: Path) -> None:

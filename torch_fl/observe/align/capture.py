@@ -17,7 +17,7 @@ from torch_fl.conformance.execute import Answer, as_list, copy_with_strides
 from torch_fl.conformance.forms import written_arguments
 from torch_fl.conformance.operators import OPERATORS
 from torch_fl.observe.align.draws import Draws, Watching, draws_numbers
-from torch_fl.observe.align.reference import COPIES, base_name, rules_for
+from torch_fl.observe.align.reference import base_name, is_copy, rules_for
 
 _UNDEFINED = frozenset(
     "empty new_empty empty_like empty_strided new_empty_strided empty_permuted resize _unsafe_view".split()
@@ -138,13 +138,8 @@ class Capture(Watching):  # type: ignore[no-untyped-call]
 def case_of(op: str, tree: Any) -> Case:
     """Return a call as a case of the conformance kit, with what the kit knows of the operator."""
     rules = rules_for(op, OPERATORS)
-    rules["exact"] = rules.get("exact", False) or (base_name(op) in COPIES and not _steps(op, tree[0]))
+    rules["exact"] = rules.get("exact", False) or is_copy(op, tree[0])
     return Case(op, tuple(tree[0]), dict(tree[1]), **rules)
-
-
-def _steps(op: str, args: Any) -> bool:
-    """Whether arange() has to round: kernels may add or multiply its steps."""
-    return base_name(op) == "arange" and any(isinstance(value, float) and not value.is_integer() for value in args)
 
 
 def name_of(func: Any) -> str:

@@ -19,7 +19,7 @@ from torch_fl.conformance.compare import normalised_error, parts
 from torch_fl.conformance.execute import direction
 from torch_fl.observe.align.draws import RecordedDraws, ReplayedDraws, Watching
 from torch_fl.observe.align.judge import Judgement, Verdict, judge
-from torch_fl.observe.align.reference import COPIES, Reference, base_name
+from torch_fl.observe.align.reference import Reference, is_copy
 
 _RUNS = 9  # that rounding is given to show what it can do to a layer
 _Mode = contextlib.AbstractContextManager[Any]
@@ -176,7 +176,7 @@ class Rounding(Watching):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run a call, and move its results."""
         out = func(*args, **(kwargs or {}))
-        if not func.is_view and base_name(func.name()) not in COPIES:
+        if not func.is_view and not is_copy(func.name(), args):
             read = set() if func._schema.is_mutable else {_memory(t) for t in tensors_of((args, kwargs))}
             for tensor in tensors_of(out):
                 if _is_real(tensor) and _memory(tensor) not in read:

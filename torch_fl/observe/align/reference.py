@@ -32,10 +32,9 @@ _STATISTICS = frozenset(
     _softmax_backward_data _log_softmax_backward_data logsumexp mse_loss nll_loss_forward nll_loss2d_forward
     binary_cross_entropy smooth_l1_loss linalg_vector_norm norm prod _fused_rms_norm _fused_rms_norm_backward""".split()
 )
-# They pass on values, so they round nothing, and give the CPU's result to the bit.
-COPIES = frozenset(
-    """_to_copy clone copy stack cat zeros zeros_like ones ones_like full full_like new_zeros new_ones new_full arange
-    neg abs threshold_backward masked_fill slice_backward select_backward constant_pad_nd fill zero unfold where relu
+_COPIES = frozenset(
+    """_to_copy clone copy stack cat zeros zeros_like ones ones_like full full_like new_zeros new_ones new_full
+    neg threshold_backward masked_fill slice_backward select_backward constant_pad_nd fill zero unfold where relu
     embedding index_select gather index tril triu flip roll repeat max_pool2d_with_indices lift_fresh_copy""".split()
 )
 # Any index of equal elements is right. Where these have their argument dim:
@@ -73,6 +72,16 @@ def base_name(op: str) -> str:
     """Return ``add`` for ``aten::add_.Tensor``: the name without overload and the mark of in-place operators."""
     name = op.partition("::")[2].partition(".")[0]
     return name[:-1] if name.endswith("_") and not name.startswith("__") else name
+
+
+def is_copy(op: str, args: Any) -> bool:
+    """Whether a call passes on values, so that it rounds nothing, and gives the CPU's result to the bit."""
+    base = base_name(op)
+    if base == "abs":
+        return not args[0].is_complex()
+    if base == "arange":  # steps may be added or multiplied
+        return not any(isinstance(value, float) and not value.is_integer() for value in args)
+    return base in _COPIES
 
 
 def results_of(case: Case, answer: Answer) -> dict[str, torch.Tensor]:

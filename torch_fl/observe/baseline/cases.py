@@ -135,7 +135,10 @@ def _training(build: Build, device: torch.device) -> Work:
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        result = next(t for t in tensors(call()) if t.is_floating_point())
+        result = next((t for t in tensors(call()) if t.requires_grad), None)
+        if result is None:
+            raise ValueError("the model returned no tensor that has a gradient")
+        result = torch.view_as_real(result) if result.is_complex() else result
         result.square().mean().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 

@@ -11,6 +11,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from torch_fl._words import counted
 from torch_fl.observe.baseline.results import CaseResult, Kind, Results, Spread
 from torch_fl.observe.baseline.roofline import roof
 
@@ -52,8 +53,9 @@ def _head(results: Results) -> Text:
 def _legend(results: Results) -> str:
     rounds = results.options
     text = (
-        f"Medians of {rounds.repeats} rounds in {rounds.processes} processes (networks: fewer); +-: half the distance "
-        f"between the quartiles. Kernels are timed by {results.timer}. GB/s counts each argument and result once"
+        f"Medians of {counted(rounds.repeats, 'round')} (processes: {rounds.processes}; networks have fewer rounds); "
+        f"+-: half the distance between the quartiles. Kernels are timed by {results.timer}. GB/s counts each argument "
+        "and result once"
     )
     within = any(case.direction == "d2d" for case in results.cases)
     text += ", of a copy within the device what it reads and what it writes." if within else "."

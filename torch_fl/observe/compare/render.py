@@ -46,7 +46,7 @@ def show(console: Console, found: Comparison, every: bool) -> None:
 
 def title(found: Comparison) -> str:
     """Return what was compared with what."""
-    counts = ", ".join(f"{count} {what}" for what, count in found.compared.items())
+    counts = ", ".join(f"{what}: {count}" for what, count in found.compared.items())
     return f"{found.chip or found.kind}: {found.before} -> {found.after} ({counts})"
 
 
