@@ -54,6 +54,13 @@ def test_a_file_is_written_whole_or_not_at_all(name: str, tmp_path: Path, monkey
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_file_that_is_written_again_keeps_its_permissions(tmp_path: Path) -> None:
+    file = tmp_path / "private.json"
+    file.touch(mode=0o600)
+    write_whole(file, "one")
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("one", 0o600)
+
+
 class Entered:
     """A context that notes who entered and left."""
 
