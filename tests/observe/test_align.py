@@ -666,6 +666,22 @@ def test_modules_inside_vmap_do_not_run_alone() -> None:
     assert {layer.name for layer in report.layers} == {""}
 
 
+@pytest.mark.parametrize("layout", [torch.jagged, torch.strided])
+def test_modules_of_nested_tensors_are_left_out(layout: torch.layout) -> None:
+    class Nested(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            rows = torch.nested.nested_tensor([x[0], x[1, :2]], layout=layout)
+            return x * 2 + self.dense(rows).to_padded_tensor(0.0).sum()
+
+    report = torch_fl.align(Nested(), torch.randn(2, 4, 8), precision=False, probe=False, backward=False)
+    assert report.ok or report.failure, report.conclusion()
+    assert "dense" not in {layer.name for layer in report.layers}
+
+
 def test_what_cannot_be_moved_to_the_chip_is_the_users_mistake() -> None:
     class Sparse(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

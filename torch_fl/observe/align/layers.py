@@ -111,8 +111,8 @@ class Run:
         def leave(_: Any, args: Any, kwargs: Any, outputs: Any) -> None:
             seen = stack.pop()
             tensors = [t for t in tensors_of(_plain(outputs)) if t.is_floating_point()]
-            if any(map(torch._C._functorch.is_functorch_wrapped_tensor, tensors)):
-                return  # what vmap() and the like pass through a module has no values outside
+            if not all(map(_has_values, tensors)):
+                return
             seen.finished = True
             seen.draws = self.recorder.draws[seen.first_draw :]
             seen.outputs = [_on_cpu(t) for t in tensors]
@@ -124,6 +124,12 @@ class Run:
 
         yield module.register_forward_pre_hook(enter, with_kwargs=True)
         yield module.register_forward_hook(leave, with_kwargs=True)
+
+
+def _has_values(tensor: torch.Tensor) -> bool:
+    """Whether a tensor can be compared: not what vmap() and the like pass through a module, nor nested or sparse."""
+    inside = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return tensor.layout is torch.strided and not tensor.is_nested and not inside
 
 
 def _keep(gradients: list[torch.Tensor | None], i: int, gradient: torch.Tensor | None) -> None:
