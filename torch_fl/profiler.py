@@ -55,7 +55,7 @@ def profile(
         device_events: ask the chips when kernels, copies and fills ran, where they can tell.
 
     Raises:
-        TypeError: ``capacity`` is no int.
+        TypeError: ``capacity`` is no int, or ``layers`` no module.
         ValueError: ``capacity`` is below 1.
         RuntimeError: a profile is being recorded already.
     """

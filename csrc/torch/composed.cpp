@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators whose results depend on values that the host has to read, composed of others that chips have kernels for:
-// equality, unique elements, histograms. Where a chip lacks those, the CPU does the whole operator.
+// equality, unique elements, histograms; and one for which PyTorch has no operator that a chip could take over: Kaiser
+// windows. Where a chip lacks those, the CPU does the whole operator.
 #include <ATen/Operators.h>
 #include <ATen/native/Histogram.h>
+#include <ATen/native/UnaryOps.h>
 #include <ATen/ops/_histogramdd_bin_edges_native.h>
 #include <ATen/ops/_histogramdd_from_bin_cts_native.h>
 #include <ATen/ops/_histogramdd_from_bin_tensors_native.h>
@@ -263,6 +265,18 @@ Tensor& histc_out(const Tensor& self, int64_t bins, const at::Scalar& min, const
                                                        range ? at::Scalar(range->second) : max, out);
 }
 
+// ---- Windows ----------------------------------------------------------------------------------------------------
+
+// I0(beta sqrt(1 - t^2)) / I0(beta) for t from -1 to 1 (J. F. Kaiser, 1966); what is given are 0, 1, ...
+void kaiser_window(at::TensorIteratorBase& iterator, int64_t length, double beta) {
+  const Tensor& window = iterator.output(0);
+  const bool narrow = c10::elementSize(window.scalar_type()) < sizeof(float);
+  const Tensor places = iterator.input(0).to(narrow ? at::kFloat : window.scalar_type());
+  const Tensor t = places * (2.0 / static_cast<double>(length - 1)) - 1.0;
+  const double highest = at::i0(at::scalar_tensor(beta, at::kDouble)).item<double>();
+  window.copy_(at::i0((1.0 - t * t).clamp_min(0.0).sqrt() * beta) / highest);
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   namespace ops = at::_ops;
   namespace native = at::native;
@@ -293,4 +307,5 @@ namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(histogramdd_stub, &torch_fl::glue::count_bins)
 REGISTER_PRIVATEUSE1_DISPATCH(histogramdd_linear_stub, &torch_fl::glue::count_even_bins)
 REGISTER_PRIVATEUSE1_DISPATCH(histogram_select_outer_bin_edges_stub, &torch_fl::glue::outer_edges)
+REGISTER_PRIVATEUSE1_DISPATCH(kaiser_window_stub, &torch_fl::glue::kaiser_window)
 }  // namespace at::native

@@ -30,6 +30,7 @@ FACTORIES: dict[str, Callable[..., torch.Tensor]] = {
     "scalar_tensor": lambda **k: torch.scalar_tensor(3, **k),
     "tril_indices": lambda **k: torch.tril_indices(3, 3, **{n: v for n, v in k.items() if n != "dtype"}),
     "hann_window": lambda **k: torch.hann_window(5, **k),
+    "kaiser_window": lambda **k: torch.kaiser_window(5, **k),
     "vander": lambda **k: torch.vander(torch.tensor([1.0, 2.0], **k)),
     "complex": lambda **k: torch.complex(torch.ones(2, **k), torch.zeros(2, **k)),
     "from list of tensors": lambda **k: torch.stack([torch.ones(2, **k), torch.zeros(2, **k)]),
@@ -43,6 +44,18 @@ FACTORIES: dict[str, Callable[..., torch.Tensor]] = {
 def test_factories_agree(name: str, dtype: torch.dtype | None) -> None:
     kwargs = {} if dtype is None else {"dtype": dtype}
     agree(lambda d: FACTORIES[name](device=d, **kwargs), torch.device("cpu"), strides=True)
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 400])
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("beta", [12.0, 3.5, 0.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_kaiser_windows(length: int, periodic: bool, beta: float, dtype: torch.dtype) -> None:
+    found = torch.kaiser_window(length, periodic, beta, dtype=dtype, device=DEVICE)
+    exact = torch.kaiser_window(length, periodic, beta, dtype=torch.float64)
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(found.cpu(), exact.to(dtype), rtol=8 * eps, atol=length * eps)
+    assert found.device.type == torch.device(DEVICE).type
 
 
 @two_devices

@@ -185,6 +185,7 @@ def test_a_model_that_fails_is_reported(folder: Path) -> None:
         (["train.py", "-o", "no/such/r.html"], 2, "no folder"),
         (["train.py", "-o", "-"], 2, "-: expected the name of a file"),
         (["train.py", "--json", "-"], 2, "-: expected the name of a file"),
+        (["train.py", "-o", "x", "--json", "./x"], 2, "x: expected a file of its own"),
         ([], 2, "no script"),
     ],
 )

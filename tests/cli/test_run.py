@@ -194,6 +194,7 @@ def test_a_device_for_what_names_none(tmp_path: Path) -> None:
     [
         ([], "no script; usage: torch-fl run"),
         (["--device"], "requires an argument"),
+        (["--profile=x", "--summary", "x", "x.py"], "x: expected a file of its own"),
         (["--nonsense", "x.py"], "No such option"),
     ],
 )

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
@@ -137,6 +138,21 @@ def test_code_objects_are_bounded() -> None:
         x.neg()
     assert p.records[0].site
     assert p.notes == ()
+
+
+def test_layers_are_named_by_text_and_made_of_modules() -> None:
+    with (
+        pytest.raises(TypeError, match=r"layer: expected a name, found None \(NoneType\)"),
+        torch_fl.profiler.layer(cast(Any, None)),
+    ):
+        pass
+    with (
+        pytest.raises(TypeError, match=r"layers: expected a torch.nn.Module, found 'abc' \(str\)"),
+        torch_fl.profiler.profile(layers=cast(Any, "abc")),
+    ):
+        pass
+    with torch_fl.profiler.profile():  # nothing was left behind
+        pass
 
 
 @pytest.mark.parametrize("bad", [1.5, "x", None])

@@ -696,6 +696,11 @@ def test_a_device_that_is_no_chip_is_refused() -> None:
         torch_fl.align(nn.Linear(2, 2), torch.ones(1, 2), device="cpu")
 
 
+def test_torchscript_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"expected a torch\.nn\.Module, found TorchScript"):
+        torch_fl.align(torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2)), torch.ones(1, 2))
+
+
 def test_a_report_is_json_and_one_line(tmp_path: Path) -> None:
     report = torch_fl.align(nn.Linear(4, 3), torch.randn(2, 4), precision=False, probe=False)
     report.to_json(tmp_path / "report.json")

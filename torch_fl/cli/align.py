@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_fl.cli import output as printing
 from torch_fl.cli.errors import CommandError
-from torch_fl.cli.run import writable
+from torch_fl.cli.run import distinct, writable
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +30,7 @@ def main(
     for path in (page, None if to_stdout else json):
         if path is not None:
             writable(path)
+    distinct(page, json)
     _check_device(device)
     torch.manual_seed(0)
     try:

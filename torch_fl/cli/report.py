@@ -31,6 +31,7 @@ def main(
     program = run.words(what, module)
     for path in (output, *([json] if json else [])):
         run.writable(path)
+    run.distinct(output, json)
     with tempfile.TemporaryDirectory(prefix="torch-fl-") as folder:
         data = Path(folder) / "report.json"
         wishes = running.Wishes(alias_cuda=alias_cuda, device=device, quiet=True)

@@ -49,6 +49,7 @@ def main(
     summary: Path | None,
 ) -> None:
     """Become the script's interpreter."""
+    distinct(None if profile is None else Path(profile), summary)
     wishes = running.Wishes(
         alias_cuda=alias_cuda,
         device=device,
@@ -57,6 +58,18 @@ def main(
         program=program,
     )
     running.become(program, wishes, deny)
+
+
+def distinct(*paths: Path | None) -> None:
+    """Refuse one file for two things: the second would be all that is left."""
+    given = [path for path in paths if path is not None and not _is_stream(path)]
+    for i, path in enumerate(given):
+        if any(path.resolve() == other.resolve() for other in given[:i]):
+            raise CommandError(f"{path}: expected a file of its own for each thing to be written", status=2)
+
+
+def _is_stream(path: Path) -> bool:
+    return path.exists() and not path.is_file()
 
 
 def writable(path: Path) -> str:

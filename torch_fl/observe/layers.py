@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def layer(name: str) -> Iterator[None]:
-    """Count the calls of a ``with`` block to a layer of this name, inside the layer around it."""
+    """Count the calls of a ``with`` block to a layer of this name, inside the layer around it.
+
+    Raises:
+        TypeError: the name is no text.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"layer: expected a name, found {name!r} ({type(name).__name__})")
     core = _load.core()
     number = core.intern_layer(name)
     core.push_layer(number)
@@ -31,10 +37,15 @@ def layers_of(model: torch.nn.Module) -> Iterator[None]:
 
     The hooks are PyTorch's on all modules, not the model's own: a model can be saved, copied and compiled meanwhile.
     Calls inside a compiled region have the name around it.
+
+    Raises:
+        TypeError: it is no module.
     """
     import torch
     from torch.nn.modules import module as hooks
 
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"layers: expected a torch.nn.Module, found {model!r:.60} ({type(model).__name__})")
     core = _load.core()
     # The modules themselves are kept, so that no other takes the place of one that is gone.
     numbers = {id(part): (core.intern_layer(name), part) for name, part in model.named_modules()}

@@ -21,7 +21,7 @@ from torch_fl.observe.align.operators import Op, OpJudge
 from torch_fl.observe.align.reference import rules_for
 from torch_fl.observe.align.result import AlignReport, PrecisionChange, is_inside
 from torch_fl.observe.report import environment
-from torch_fl.observe.target import broken
+from torch_fl.observe.target import ModelError, broken
 
 Progress = Callable[[str], None]
 _CHANGED = 2.0  # times the squared error: less is another order of sums
@@ -56,8 +56,13 @@ def align(
 
     Raises:
         ValueError: the device is no fl device.
-        ModelError: the model does not run on the CPU, or cannot be moved to the chip.
+        ModelError: the model does not run on the CPU, cannot be moved to the chip, or is TorchScript.
     """
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ModelError(
+            "align: expected a torch.nn.Module, found TorchScript, whose layers nobody can watch; "
+            "give the module that it was made of"
+        )
     target = torch.device(device)
     if target.type == "cpu" or target.type != torch.empty(0, device=target).device.type:
         raise ValueError(f"align: expected a chip's device such as 'fl:0', found {str(device)!r}")
