@@ -14,8 +14,13 @@ COMMAND = [sys.executable, "-m", "torch_fl"]
 
 
 def command(*words: str | Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `torch-fl` with these words; the variables of this process that are torch-fl's are left out."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH_FL", "TORCHFL", "SIMCHIP"))}
+    """Run `torch-fl` with these words.
+
+    The variables of this process that are torch-fl's are left out, and the one that has Python write at once: it hides
+    what becomes of text that is still in a buffer.
+    """
+    ours = ("TORCH_FL", "TORCHFL", "SIMCHIP", "PYTHONUNBUFFERED")
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
     if "TORCH_FL_PLUGIN_PATH" not in environment and "TORCH_FL_PLUGIN_PATH" in os.environ:
         clean["TORCH_FL_PLUGIN_PATH"] = os.environ["TORCH_FL_PLUGIN_PATH"]
     clean.setdefault("XDG_CONFIG_HOME", "/no/such/folder")

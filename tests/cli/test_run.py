@@ -127,7 +127,7 @@ def work(point):
     return float(torch.ones(3, device="cuda").sum())
 if __name__ == "__main__":
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        print(pool.map(work, [Point(), Point()]))
+        print(pool.map(work, [Point(), Point()]), flush=True)
     if os.fork() == 0:
         sys.exit(0)
     os.wait()

@@ -9,6 +9,7 @@ exit status and child processes are its own, and there is nothing of ours on the
 from __future__ import annotations
 
 import atexit
+import io
 import json
 import os
 import shlex
@@ -160,10 +161,18 @@ class _Watch:
 
 
 def _tell(text: str) -> None:
-    """Write to stderr, which is the script's: it may be closed, or None."""
+    """Write to stderr, which is the script's: it may be closed, or None.
+
+    Past its buffer: what stays there because it cannot be written makes Python exit with status 120.
+    """
     with suppress(Exception):
-        sys.stderr.write(text)
         sys.stderr.flush()
+        if not isinstance(sys.stderr, io.TextIOWrapper):  # something of the script's
+            sys.stderr.write(text)
+            return
+        own = sys.stderr
+        with open(own.fileno(), "w", encoding=own.encoding, errors=own.errors, closefd=False) as stream:
+            stream.write(text)
 
 
 def _export(profile: Any, file: str) -> None:
