@@ -6,7 +6,7 @@ from __future__ import annotations
 import signal
 
 
-def signal_name(number: int) -> str:
+def _signal_name(number: int) -> str:
     """Return ``SIGTERM`` for 15; signals without a name have their number."""
     try:
         return signal.Signals(number).name
@@ -16,7 +16,7 @@ def signal_name(number: int) -> str:
 
 def ended(status: int) -> str:
     """Say how a process ended whose status is that of `subprocess.Popen`: negative for a signal."""
-    return signal_name(-status) if status < 0 else f"exit status {status}"
+    return _signal_name(-status) if status < 0 else f"exit status {status}"
 
 
 def shell_status(status: int) -> int:

@@ -29,6 +29,8 @@ uint64_t thread_number() noexcept {
 
 namespace {
 
+bool runs(const Records& records, uint32_t recording) { return recording != 0 && records.running() == recording; }
+
 size_t hash_of(const Subject& subject) {
   size_t hash = std::hash<std::string>()(subject.op);
   const auto mix = [&](size_t value) { hash = (hash ^ value) * 0x9E3779B97F4A7C15ull; };
@@ -156,7 +158,7 @@ void Records::add(const Record& record, uint32_t recording, uint32_t autograd_th
 
 bool Records::renew(Writer& writer, uint32_t recording, uint32_t autograd_thread) {
   const std::lock_guard lock(state_->mutex);
-  if (recording == 0 || running() != recording) return false;
+  if (!runs(*this, recording)) return false;
   if (writer.chunk != nullptr) writer.chunk->open = false;
   std::shared_ptr<RecordChunk> chunk = state_->oldest();
   if (chunk == nullptr) chunk = std::shared_ptr<RecordChunk>(new RecordChunk);  // its records stay uninitialised
@@ -178,7 +180,7 @@ size_t Records::room_for_subjects(size_t capacity) noexcept { return std::max<si
 uint32_t Records::intern(uint32_t recording, Subject subject) {
   const size_t hash = hash_of(subject);
   const std::lock_guard lock(state_->mutex);
-  if (recording == 0 || running() != recording) return 0;
+  if (!runs(*this, recording)) return 0;
   if (const uint32_t number = state_->find(subject, hash)) return number;
   if (!state_->simplify(subject)) return state_->insert(std::move(subject), hash);
   const size_t simpler = hash_of(subject);
@@ -190,7 +192,7 @@ uint32_t Records::rerouted(uint32_t recording, uint32_t number, const std::strin
   Subject subject;
   {
     const std::lock_guard lock(state_->mutex);
-    if (recording == 0 || running() != recording) return 0;
+    if (!runs(*this, recording)) return 0;
     subject = state_->result.subjects[number];
   }
   subject.route = route;

@@ -137,11 +137,7 @@ def moved(inputs: Any, device: Any) -> Any:
     """Return arguments on a device; those of packed sequences keep their sizes on the host."""
     from torch import Tensor
     from torch.nn.utils.rnn import PackedSequence
-    from torch.utils._pytree import tree_map
+    from torch.utils._pytree import tree_map_only
 
     kinds = Tensor, PackedSequence
-    return tree_map(
-        lambda value: value.to(device) if isinstance(value, kinds) else value,
-        inputs,
-        is_leaf=lambda value: isinstance(value, kinds),
-    )
+    return tree_map_only(kinds, lambda value: value.to(device), inputs, is_leaf=lambda value: isinstance(value, kinds))

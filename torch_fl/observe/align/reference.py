@@ -283,10 +283,10 @@ def rules_for(op: str, operators: dict[str, Any]) -> dict[str, Any]:
 def _what_is_there(op: str, place: int, args: Any, outputs: Any) -> list[torch.Tensor]:
     """Of values and their indices: what is at the indices, and whether each is another."""
     values, indices = outputs
-    if op == "aten::topk" and len(args) > _SORTED and not args[_SORTED]:  # in any order
-        values, order = values.sort(args[place])
-        indices = indices.gather(args[place], order)
     source, dim = args[0], args[place] if place < len(args) else -1
+    if op == "aten::topk" and len(args) > _SORTED and not args[_SORTED]:  # in any order
+        values, order = values.sort(dim)
+        indices = indices.gather(dim, order)
     if indices.dim() < source.dim():
         indices = indices.unsqueeze(dim)
     found = source.gather(dim, indices).reshape(values.shape)

@@ -108,12 +108,8 @@ def _cells(change: Change) -> tuple[str, ...]:
 def _time_cells(row: SpeedRow, speed: Speed) -> tuple[str, ...]:
     times = duration(row.before_ns), duration(row.after_ns), f"{row.ratio - 1:+.1%}"
     if row.p is None or row.detectable is None:
-        return (
-            row.name,
-            *times,
-            "",
-            f"{row.pairs} of {speed.pairs_needed} pairs" if speed.pairs_needed else counted(row.pairs, "pair"),
-        )
+        few = f"{row.pairs} of {speed.pairs_needed} pairs" if speed.pairs_needed else counted(row.pairs, "pair")
+        return row.name, *times, "", few
     return row.name, *times, _chance(row.p), f"{row.detectable - 1:+.0%}" if row.detectable < _HUGE else "nothing"
 
 
